@@ -1,0 +1,95 @@
+//! What goes into a host and what comes out.
+
+use highwater_log::{FlushDone, LogError, LogStore};
+use highwater_partition::{Command, Outcome, Ticket};
+use highwater_replica::{Role, Timing};
+use highwater_wire::{Envelope, Incarnation, LogId, NodeId, PartitionId, PeerId};
+use serde::{Deserialize, Serialize};
+
+/// What a node must remember beside its logs, replaced as a whole and durable before anything later is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// The cluster this folder belongs to, drawn when it was formed.
+    pub cluster: u64,
+    /// The node.
+    pub node: NodeId,
+    /// The folder's log id: every log made in it bears it.
+    pub log: LogId,
+    /// How often it has been started.
+    pub starts: u64,
+    /// The incarnations since the last acknowledged registration, that one included, oldest first.
+    pub incarnations: Vec<Incarnation>,
+}
+
+/// What a host starts from. `state` already holds this start's incarnation as its last, and is durable.
+#[derive(Clone, Debug)]
+pub struct HostStart {
+    /// The node's memory.
+    pub state: NodeState,
+    /// The first voters of the metadata; used only if the metadata log is empty, to form the cluster.
+    pub voters: Vec<PeerId>,
+    /// Databases to create when the cluster is formed, with their rules; on all voters.
+    pub databases: Vec<(String, highwater_wire::CommitRule)>,
+    /// Where clients and peers reach this node.
+    pub address: String,
+    /// Durations of replication.
+    pub timing: Timing,
+    /// Without a heartbeat for this long, a node is taken for dead by the coordinator (600).
+    pub session_ms: u64,
+    /// What jitter is drawn from.
+    pub seed: u64,
+    /// The time now.
+    pub now: u64,
+}
+
+/// Where partitions' logs come from.
+pub trait Folders {
+    /// The logs.
+    type Log: LogStore;
+
+    /// Opens the log of a partition, making it with this log id if there is none.
+    fn open(
+        &mut self,
+        partition: PartitionId,
+        name: &str,
+        log: LogId,
+    ) -> Result<Self::Log, LogError>;
+}
+
+/// One event.
+#[derive(Debug)]
+pub enum Input {
+    /// Time has passed.
+    Tick,
+    /// A message from another node arrived.
+    Message(Envelope),
+    /// The connection to that node broke.
+    Disconnected(NodeId),
+    /// The connection to that node broke and connecting anew was refused: its process is gone, and its session ends at once.
+    Gone(NodeId),
+    /// A flush job of that partition ended.
+    FlushDone(PartitionId, FlushDone),
+    /// Something for a database's partition: a client's request or news of its state machine. Metadata is not reached this way.
+    Partition(PartitionId, highwater_partition::Input),
+}
+
+/// One thing to do, in order.
+#[derive(Debug)]
+pub enum Effect<Job> {
+    /// Make the node's memory durable before anything that follows.
+    Persist(NodeState),
+    /// Send a message to another node.
+    Send(NodeId, Envelope),
+    /// Run this on a flush thread and bring the result back.
+    Flush(PartitionId, Job),
+    /// A partition was opened: open its state machine and answer with `Input::Partition(id, Rewound(applied))`.
+    Opened(PartitionId, String),
+    /// For that partition's state machine.
+    Machine(PartitionId, Command),
+    /// Answer whoever waits.
+    Answer(Ticket, Outcome),
+    /// A role changed.
+    Role(PartitionId, Role),
+    /// A partition stopped.
+    Halted(PartitionId, String),
+}

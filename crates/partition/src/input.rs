@@ -1,0 +1,80 @@
+//! What goes into a partition.
+
+use bytes::BytesMut;
+use highwater_wire::{Envelope, Epoch, NodeId, Offset};
+
+use highwater_log::FlushDone;
+
+/// A waiting request of the caller's; answered exactly once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AckPolicy {
+    /// HW has passed it.
+    #[default]
+    Committed,
+    /// It is durable on the leader alone. The answer says so.
+    Leader,
+}
+
+/// A transaction that a state machine executed ahead of the log, as it goes into the log.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// Whom to answer, and when; `None` if nobody waits.
+    pub ticket: Option<(Ticket, AckPolicy)>,
+    /// The epoch it was executed in.
+    pub epoch: Epoch,
+    /// The end of the log it was executed on.
+    pub base: Offset,
+    /// One or several batches, one behind the other, not yet stamped.
+    pub batches: BytesMut,
+}
+
+/// One event.
+#[derive(Debug)]
+pub enum Input {
+    /// A message for this partition arrived.
+    Message(Envelope),
+    /// Time has passed.
+    Tick,
+    /// The connection to that node broke.
+    Disconnected(NodeId),
+    /// A flush job ended.
+    FlushDone(FlushDone),
+    /// Append a transaction. If it is refused, the state machine is told to rewind, since it has run ahead on it.
+    Propose(Proposal),
+    /// An answer that depends on everything below `until` in `epoch`: release it once HW has passed that, or say that leadership was lost.
+    Hold {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// The epoch whose state the answer was computed from.
+        epoch: Epoch,
+        /// The end of that state.
+        until: Offset,
+    },
+    /// A linearizable read: answered when everything committed at its arrival is published here.
+    Read {
+        /// Whom to answer.
+        ticket: Ticket,
+    },
+    /// A read that wants to see `until`: answered when it is published here.
+    AtLeast {
+        /// Whom to answer.
+        ticket: Ticket,
+        /// The epoch of the entry before `until`, which must be the log's too.
+        epoch: Option<Epoch>,
+        /// The offset.
+        until: Offset,
+    },
+    /// The caller waits no more for this ticket (it timed out); it is forgotten without an answer.
+    Forget {
+        /// The ticket.
+        ticket: Ticket,
+    },
+    /// The state machine has applied up to here.
+    Applied(Offset),
+    /// The state machine has rewound, and has applied up to here.
+    Rewound(Offset),
+}

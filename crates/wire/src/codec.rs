@@ -1,0 +1,1 @@
+//! How messages travel: frames with a length and a checksum, and the versioned hello that opens a connection.

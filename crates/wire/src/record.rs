@@ -1,0 +1,1 @@
+//! What a record's value holds.

@@ -1,0 +1,2 @@
+//! Checks and chores.
+fn main() {}
