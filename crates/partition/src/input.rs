@@ -3,6 +3,8 @@
 use bytes::BytesMut;
 use highwater_wire::{Envelope, Epoch, NodeId, Offset};
 
+use crate::machine::Reign;
+
 use highwater_log::FlushDone;
 
 /// A waiting request of the caller's; answered exactly once.
@@ -22,10 +24,8 @@ pub enum AckPolicy {
 /// A transaction that a state machine executed ahead of the log, as it goes into the log.
 #[derive(Clone, Debug)]
 pub struct Proposal {
-    /// Whom to answer, and when; `None` if nobody waits.
-    pub ticket: Option<(Ticket, AckPolicy)>,
-    /// The epoch it was executed in.
-    pub epoch: Epoch,
+    /// The reign it was executed in.
+    pub reign: Reign,
     /// The end of the log it was executed on.
     pub base: Offset,
     /// One or several batches, one behind the other, not yet stamped.
@@ -43,16 +43,21 @@ pub enum Input {
     Disconnected(NodeId),
     /// A flush job ended.
     FlushDone(FlushDone),
-    /// Append a transaction. If it is refused, the state machine is told to rewind, since it has run ahead on it.
+    /// Append a transaction. If it is refused, the state machine is told to rewind, since it has run ahead on it. Its outcome is told to the `Hold` on it.
     Propose(Proposal),
-    /// An answer that depends on everything below `until` in `epoch`: release it once HW has passed that, or say that leadership was lost.
+    /// An answer that depends on everything below `until`, as executed in `reign`: say when it may leave, or what became of it. Comes after the
+    /// proposals it depends on.
     Hold {
         /// Whom to answer.
         ticket: Ticket,
-        /// The epoch whose state the answer was computed from.
-        epoch: Epoch,
+        /// The reign whose state the answer was computed from.
+        reign: Reign,
         /// The end of that state.
         until: Offset,
+        /// The answer's own proposal ends at `until`: if it is lost, its outcome may be *unknown*. Otherwise it only looked.
+        wrote: bool,
+        /// When it may leave. `Leader` is for a write's own answer, and says so.
+        ack: AckPolicy,
     },
     /// A linearizable read: answered when everything committed at its arrival is published here.
     Read {

@@ -7,4 +7,4 @@ mod machine;
 
 pub use effect::{Effect, Outcome, PeerStatus, Status};
 pub use input::{AckPolicy, Input, Proposal, Ticket};
-pub use machine::{Command, StateMachine};
+pub use machine::{Command, Reign, StateMachine};

@@ -1,15 +1,16 @@
 //! What is asked of a database and what it answers, whatever the face: plain HTTP, Hrana or the shell.
 
 use bytes::BytesMut;
+use highwater_partition::Reign;
 use highwater_wire::{Epoch, Offset};
 
 use crate::value::Value;
 
 /// Where a leading database puts the transactions it has executed. Never blocks.
 pub trait Proposer: Send + Sync {
-    /// Appends batches (not yet stamped) that were executed in `epoch` on a log that ends at `base`. Calls come in the order of execution. A refusal
+    /// Appends batches (not yet stamped) that were executed in `reign` on a log that ends at `base`. Calls come in the order of execution. A refusal
     /// is not told here: it comes as a `Rewind`, and as the outcome of the [`Hold`] on what was proposed.
-    fn propose(&self, epoch: Epoch, base: Offset, batches: BytesMut);
+    fn propose(&self, reign: Reign, base: Offset, batches: BytesMut);
 }
 
 /// One statement with its arguments.
@@ -75,8 +76,8 @@ pub struct SqlError {
 /// What an answer waits for. Everything computed on the writer's side of HW is held: rows, affected counts, errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The epoch whose state it was computed from.
-    pub epoch: Epoch,
+    /// The reign whose state it was computed from.
+    pub reign: Reign,
     /// HW must have reached this: the end of what the answer could have seen.
     pub until: Offset,
     /// It has an effect of its own, which ends at `until`: if it is lost while held, its outcome is *unknown*; otherwise it is *failed*.
