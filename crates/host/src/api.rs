@@ -48,12 +48,7 @@ pub trait Folders {
     type Log: LogStore;
 
     /// Opens the log of a partition, making it with this log id if there is none.
-    fn open(
-        &mut self,
-        partition: PartitionId,
-        name: &str,
-        log: LogId,
-    ) -> Result<Self::Log, LogError>;
+    fn open(&mut self, partition: PartitionId, name: &str, log: LogId) -> Result<Self::Log, LogError>;
 }
 
 /// One event.

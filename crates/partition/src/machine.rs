@@ -58,13 +58,7 @@ pub trait StateMachine {
     fn applied(&self) -> Offset;
 
     /// See [`Command::Apply`].
-    fn apply(
-        &self,
-        from: Offset,
-        to: Offset,
-        batches: &Bytes,
-        committed: bool,
-    ) -> Result<(), Self::Error>;
+    fn apply(&self, from: Offset, to: Offset, batches: &Bytes, committed: bool) -> Result<(), Self::Error>;
 
     /// See [`Command::Lead`].
     fn lead(&self, reign: Reign, end: Offset) -> Result<(), Self::Error>;

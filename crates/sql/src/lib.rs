@@ -5,7 +5,6 @@ mod api;
 mod value;
 
 pub use api::{
-    Answer, BatchStep, Column, Condition, Description, Hold, Key, Proposer, ResultSet, SqlError,
-    Statement, Transaction,
+    Answer, BatchStep, Column, Condition, Description, Hold, Key, Proposer, ResultSet, SqlError, Statement, Transaction,
 };
 pub use value::Value;

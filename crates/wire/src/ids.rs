@@ -54,15 +54,11 @@ impl Epoch {
 }
 
 /// A number per partition, raised by every change of its record; compare-and-set guards it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version(pub u64);
 
 /// A follower's stream. It grows within an incarnation.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamId(pub u64);
 
 /// A replica as the protocol counts it: a node together with its log. A promise, vote, acknowledgement or confirmation counts only if its log
@@ -109,11 +105,7 @@ impl std::str::FromStr for Position {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let malformed = || {
-            format!(
-                "a position has the form PARTITION:EPOCH:OFFSET, as in 1:4:1207; found {text:?}"
-            )
-        };
+        let malformed = || format!("a position has the form PARTITION:EPOCH:OFFSET, as in 1:4:1207; found {text:?}");
         let mut parts = text.split(':');
         let (Some(partition), Some(epoch), Some(offset), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -174,42 +166,17 @@ mod tests {
     #[test]
     fn no_epoch_is_less_than_all_and_rank_looks_at_the_epoch_first() {
         assert!(None < Some(Epoch(0)));
-        assert!(
-            Rank {
-                last_epoch: Some(Epoch(1)),
-                leo: 1
-            } > Rank {
-                last_epoch: Some(Epoch(0)),
-                leo: 9
-            }
-        );
-        assert!(
-            Rank {
-                last_epoch: Some(Epoch(1)),
-                leo: 2
-            } > Rank {
-                last_epoch: Some(Epoch(1)),
-                leo: 1
-            }
-        );
+        assert!(Rank { last_epoch: Some(Epoch(1)), leo: 1 } > Rank { last_epoch: Some(Epoch(0)), leo: 9 });
+        assert!(Rank { last_epoch: Some(Epoch(1)), leo: 2 } > Rank { last_epoch: Some(Epoch(1)), leo: 1 });
     }
 
     #[test]
     fn positions_read_back_what_they_print() {
         for epoch in [None, Some(Epoch(7))] {
-            let position = Position {
-                partition: PartitionId(1),
-                epoch,
-                offset: 42,
-            };
+            let position = Position { partition: PartitionId(1), epoch, offset: 42 };
             assert_eq!(position.to_string().parse(), Ok(position));
         }
-        assert!(
-            "1:2"
-                .parse::<Position>()
-                .unwrap_err()
-                .contains("PARTITION:EPOCH:OFFSET")
-        );
+        assert!("1:2".parse::<Position>().unwrap_err().contains("PARTITION:EPOCH:OFFSET"));
         assert!("1:2:x".parse::<Position>().is_err());
     }
 }

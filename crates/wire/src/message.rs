@@ -6,9 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{
-    Epoch, Incarnation, NodeId, Offset, PartitionId, PeerId, Rank, StreamId, Version,
-};
+use crate::ids::{Epoch, Incarnation, NodeId, Offset, PartitionId, PeerId, Rank, StreamId, Version};
 
 /// Who sends: a replica (or the coordinator beside it) in one incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
