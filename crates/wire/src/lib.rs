@@ -9,11 +9,11 @@ pub mod hard_state;
 pub mod ids;
 pub mod message;
 pub mod record;
+mod varint;
 
 pub use epochs::LogShape;
 pub use hard_state::HardState;
 pub use ids::{
-    Epoch, Incarnation, LogId, Millis, NodeId, Offset, PartitionId, PeerId, Position, Rank,
-    StreamId, Version,
+    Epoch, Incarnation, LogId, Millis, NodeId, Offset, PartitionId, PeerId, Position, Rank, StreamId, Version,
 };
 pub use message::{Body, CommitRule, Dest, Envelope, Lead, Sender, Set};
