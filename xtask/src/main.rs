@@ -1,2 +1,50 @@
-//! Checks and chores.
-fn main() {}
+//! Checks and chores, in Rust so that they run wherever the project builds.
+//!
+//! `cargo xtask check` runs every check and never writes to the working tree; `cargo xtask fmt` is the command that does. See `docs/testing.md`.
+
+mod check;
+mod tidy;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What the command line offers.
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  check   every check: tidy rules, format, lints, documents, tests; writes nothing outside the target folder
+  tidy    the tidy rules alone (seconds)
+  test    the tests alone
+  fmt     format every source file in place";
+
+fn main() -> ExitCode {
+    let command = env::args().nth(1).unwrap_or_default();
+    let outcome = match command.as_str() {
+        "check" => check::everything(&root()),
+        "tidy" => check::tidy_alone(&root()),
+        "test" => check::tests_alone(&root()),
+        "fmt" => check::format_in_place(&root()),
+        "" | "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprintln!("unknown command {other:?}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root: the folder above this crate's.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("xtask lies one level below the workspace's root").to_path_buf()
+}
