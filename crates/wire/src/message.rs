@@ -92,6 +92,8 @@ pub enum Body {
     },
     /// The answer. A refused node is an older copy of its folder and must take new log ids.
     Registered {
+        /// The incarnation that registered: an answer meant for an earlier process of the same node is not this one's.
+        incarnation: Incarnation,
         /// Whether the registration was accepted.
         accepted: bool,
     },
