@@ -1,8 +1,6 @@
 //! What goes into a replica.
 
-use highwater_wire::{
-    Envelope, HardState, Incarnation, LogShape, Millis, NodeId, Offset, PartitionId, PeerId,
-};
+use highwater_wire::{Envelope, HardState, Incarnation, LogShape, Millis, NodeId, Offset, PartitionId, PeerId};
 
 /// How a partition gets its leader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,12 +29,7 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Self {
-        Timing {
-            heartbeat_ms: 100,
-            election_ms: (150, 300),
-            replica_lag_max_ms: 2000,
-            window_bytes: 4 << 20,
-        }
+        Timing { heartbeat_ms: 100, election_ms: (150, 300), replica_lag_max_ms: 2000, window_bytes: 4 << 20 }
     }
 }
 

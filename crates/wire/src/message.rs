@@ -181,7 +181,8 @@ pub enum Body {
     },
     /// Leader to replica or coordinator: do I still lead?
     Confirm {
-        /// Numbers the leader's rounds.
+        /// Numbers the leader's rounds. Even numbers ask replicas, odd ones the coordinator, whose answer alone is enough and must not be taken for
+        /// that of the replica beside it.
         round: u64,
     },
     /// Yes, for that round.

@@ -1,0 +1,1 @@
+//! A bench of a few replicas for tests: messages are passed by hand.

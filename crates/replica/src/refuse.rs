@@ -1,0 +1,52 @@
+//! Refusing what belongs to an epoch below the promised one, and being refused.
+//!
+//! A refusal names the promised epoch and changes nothing else at who refuses. Whoever is refused by a later epoch: a follower ends its stream and
+//! asks who leads; a leader under a coordinator stays leader, since the coordinator decides; a self-electing leader or candidate raises to that
+//! epoch, which somebody has entered and which it could otherwise never lead past.
+
+use highwater_wire::{Body, Epoch, NodeId};
+
+use crate::Effect;
+use crate::state::{Part, Replica};
+
+/// Whether a message of an older epoch is answered with a refusal. Answers and news of other kinds are dropped: nobody waits for a reaction to them.
+pub(crate) fn is_refused(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::PromiseRequest { .. }
+            | Body::Lead(_)
+            | Body::Open { .. }
+            | Body::Accept { .. }
+            | Body::Diverge { .. }
+            | Body::Batch { .. }
+            | Body::Ack { .. }
+            | Body::Confirm { .. }
+            | Body::Stand { .. }
+            | Body::ReadIndex { .. }
+    )
+}
+
+impl Replica {
+    /// Refuses something that came from `node`.
+    pub(crate) fn refuse(&self, node: NodeId, out: &mut Vec<Effect>) {
+        let promised = self.hard.promised.expect("only a promised epoch refuses");
+        self.send(node, Body::Refused { promised }, out);
+    }
+
+    /// Somebody has promised `epoch` and refuses what this replica sent.
+    pub(crate) fn refused(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
+        if Some(epoch) <= self.hard.promised {
+            return;
+        }
+        let electing = self.voters().is_some();
+        match &self.part {
+            Part::Follower(_) => {
+                self.end_stream();
+                self.ask_who_leads(out);
+            }
+            Part::Leader(_) | Part::Candidate { .. } if electing => self.raise(epoch, None, out),
+            Part::Leader(_) | Part::Candidate { .. } | Part::Idle => {}
+        }
+        assert!(electing || self.hard.promised < Some(epoch), "under a coordinator a refusal raises nobody");
+    }
+}

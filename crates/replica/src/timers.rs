@@ -1,0 +1,156 @@
+//! What is due when.
+//!
+//! `Tick` decides only which of the procedures of [`Timeout`] are due; a checker that knows no time runs the same ones by name, at any moment, so none
+//! of them may rely on time having passed for its safety.
+
+use highwater_wire::{Body, Dest, Millis, PeerId};
+
+use crate::state::{Part, Replica};
+use crate::{Effect, Timeout};
+
+/// A number that looks random, of (seed, which node, which attempt): the finalizer of SplitMix64 over their mixture.
+fn mix(seed: u64, node: u64, attempt: u64) -> u64 {
+    let mut z = seed ^ node.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ attempt.wrapping_mul(0xd1b5_4a32_d192_ed03);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Replica {
+    /// Time as this replica knows it never goes back.
+    pub(crate) fn advance_clock(&mut self, now: Millis) {
+        self.timers.now = self.timers.now.max(now);
+    }
+
+    /// How long this replica waits for a leader before it stands. A single voter need not wait for anybody.
+    fn election_time_ms(&self) -> Millis {
+        let (shortest, longest) = self.timing.election_ms;
+        assert!(shortest <= longest, "the shortest election time is at most the longest");
+        if self.voters().is_some_and(|voters| voters.len() == 1) {
+            return 0;
+        }
+        let node = u64::from(self.me.node.0) ^ self.me.log.0.rotate_left(32);
+        shortest + mix(self.seed, node, u64::from(self.timers.attempts)) % (longest - shortest + 1)
+    }
+
+    /// Runs what is due now.
+    pub(crate) fn tick(&mut self, out: &mut Vec<Effect>) {
+        let now = self.timers.now;
+        let leaderless_ms = now - self.timers.leader_at;
+        if leaderless_ms >= self.timing.election_ms.0 {
+            self.hears_leader = false;
+        }
+        if self.may_stand() && leaderless_ms >= self.election_time_ms() {
+            self.timers.attempts = self.timers.attempts.wrapping_add(1);
+            self.timers.leader_at = now;
+            self.timeout(Timeout::Election, out);
+        }
+        let live = self.stream().is_some_and(|stream| stream.live);
+        if live && now - self.timers.stream_at >= 3 * self.timing.heartbeat_ms {
+            self.timeout(Timeout::Silent, out);
+        }
+        for member in self.late_members() {
+            self.timeout(Timeout::Lagging(member), out);
+        }
+        if self.timers.heartbeat_at.is_none_or(|last| now - last >= self.timing.heartbeat_ms) {
+            self.timers.heartbeat_at = Some(now);
+            self.timeout(Timeout::Heartbeat, out);
+        }
+    }
+
+    /// Restarts the lag clock of every peer that has caught up with what it had to, and names those whose time is over.
+    fn late_members(&mut self) -> Vec<PeerId> {
+        let (now, leo, allowed_ms) = (self.timers.now, self.log.flushed, self.timing.replica_lag_max_ms);
+        let Some(leading) = self.part.leading_mut() else { return Vec::new() };
+        let mut late = Vec::new();
+        for (id, peer) in &mut leading.peers {
+            assert!(peer.lag_target <= leo, "a leader's LEO does not go down");
+            if peer.acked >= peer.lag_target {
+                peer.lag_since = now;
+                peer.lag_target = leo;
+            } else if now - peer.lag_since >= allowed_ms {
+                late.push(*id);
+            }
+        }
+        late
+    }
+
+    /// Does what is done when that timer runs out.
+    pub(crate) fn timeout(&mut self, timeout: Timeout, out: &mut Vec<Effect>) {
+        match timeout {
+            Timeout::Election => self.canvass(out),
+            Timeout::Heartbeat => self.heartbeat(out),
+            Timeout::Lagging(member) => self.drop_lagging(member, out),
+            Timeout::Silent => {
+                self.hears_leader = false;
+                if self.stream().is_some_and(|stream| stream.live) {
+                    self.open(out);
+                    self.ask_who_leads(out);
+                }
+            }
+        }
+    }
+
+    fn heartbeat(&mut self, out: &mut Vec<Effect>) {
+        match &self.part {
+            Part::Leader(_) => {
+                self.beat(out);
+                self.repeat_proposal(out);
+                self.repeat_round(out);
+                self.announce_to_absent(out);
+            }
+            Part::Follower(following) => {
+                match &following.stream {
+                    None => {
+                        self.open(out);
+                        self.ask_who_leads(out);
+                    }
+                    Some(stream) if !stream.live => {
+                        self.ask_stream(out);
+                        self.ask_who_leads(out);
+                    }
+                    Some(_) => {}
+                }
+                self.repeat_question(out);
+            }
+            Part::Idle | Part::Candidate { .. } => self.ask_who_leads(out),
+        }
+    }
+
+    /// Asks the coordinator, or in the self-electing partition every voter, who leads. The question states the promised epoch, from which a coordinator
+    /// learns that somebody refuses the leader on record.
+    pub(crate) fn ask_who_leads(&self, out: &mut Vec<Effect>) {
+        match self.voters() {
+            None => out.push(Effect::Send(Dest::Coordinator, self.envelope(self.hard.promised, Body::WhoLeads))),
+            Some(voters) => {
+                for voter in voters.iter().filter(|voter| **voter != self.me) {
+                    self.send(voter.node, Body::WhoLeads, out);
+                }
+            }
+        }
+    }
+
+    /// A self-elected leader tells voters without a stream that it leads: its first word to them may have been lost.
+    fn announce_to_absent(&self, out: &mut Vec<Effect>) {
+        let leading = self.part.leading().expect("a leader announces itself");
+        if self.voters().is_some() {
+            for (peer, _) in leading.peers.iter().filter(|(_, state)| !state.live) {
+                self.send(peer.node, self.own_lead(), out);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mix;
+
+    #[test]
+    fn jitter_differs_between_nodes_and_attempts_and_repeats_for_one_seed() {
+        let draw = |seed, node, attempt| mix(seed, node, attempt) % 151;
+        assert_eq!(draw(7, 1, 0), draw(7, 1, 0));
+        let distinct: std::collections::BTreeSet<u64> =
+            (0..3).flat_map(|node| (0..20).map(move |attempt| draw(7, node, attempt))).collect();
+        assert!(distinct.len() > 40, "60 draws out of 151 times give {} different ones", distinct.len());
+    }
+}
