@@ -84,3 +84,65 @@ impl Replica {
         self.pump(out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule, StreamId};
+
+    use crate::bench::Bench;
+
+    #[test]
+    fn nothing_is_acknowledged_before_it_is_durable() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.write(0).expect("both are in reach");
+        bench.flush(0);
+        bench.deliver();
+        assert_eq!((bench.ends(), bench.hws()), (vec![2, 2], vec![1, 1]));
+        bench.flush(1);
+        assert_eq!(bench.under_way(0), [Body::Ack { stream: StreamId(1), leo: 2, applied: 0 }]);
+        bench.deliver();
+        assert_eq!(bench.hws(), [2, 2]);
+    }
+
+    #[test]
+    fn the_leaders_own_part_waits_for_its_own_flush() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 1 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.write(0).expect("the leader alone is enough");
+        bench.deliver();
+        bench.flush(1);
+        bench.deliver();
+        assert_eq!(bench.hws(), [1, 1], "one copy is durable, but HW does not pass the leader's own LEO");
+        bench.flush(0);
+        assert_eq!(bench.hws()[0], 2);
+    }
+
+    #[test]
+    fn acknowledgements_of_another_stream_or_incarnation_do_not_count() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.deliver();
+        bench.flush(0);
+        bench.receive(0, 1, 1, Body::Ack { stream: StreamId(7), leo: 1, applied: 0 });
+        assert_eq!(bench.hws()[0], 0);
+        bench.restart(1);
+        bench.receive(0, 1, 1, Body::Ack { stream: StreamId(1), leo: 1, applied: 0 });
+        assert_eq!(bench.hws()[0], 0);
+    }
+
+    #[test]
+    fn the_offset_of_an_open_is_no_acknowledgement() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.write(0).expect("both are in reach");
+        bench.deliver();
+        bench.flush(0);
+        bench.step(1, crate::Input::Disconnected(highwater_wire::NodeId(0)));
+        bench.deliver();
+        assert_eq!((bench.ends(), bench.hws()), (vec![2, 2], vec![1, 1]), "it was stated, and is not durable");
+    }
+}

@@ -70,3 +70,54 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{CommitRule, Epoch};
+
+    use crate::Role;
+    use crate::bench::{Bench, peer};
+
+    #[test]
+    fn an_appointment_is_taken_up_only_by_the_incarnation_that_promised() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.ask_promise(&[0, 1], 1);
+        let lead = bench.lead(0);
+        bench.restart(0);
+        bench.tell(&[0], 1, &lead);
+        assert_eq!(bench.replicas[0].role(), Role::Idle, "the process that promised is gone");
+        let lead = bench.lead(0);
+        bench.tell(&[0], 1, &lead);
+        assert_eq!(bench.replicas[0].role(), Role::Leader { epoch: Epoch(1), epoch_start: 0 });
+    }
+
+    #[test]
+    fn an_appointment_to_an_epoch_that_was_not_promised_is_not_taken_up() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.ask_promise(&[0], 1);
+        let lead = bench.lead(0);
+        bench.tell(&[0], 2, &lead);
+        assert_eq!((bench.replicas[0].role(), bench.replicas[0].promised()), (Role::Idle, Some(Epoch(1))));
+    }
+
+    #[test]
+    fn others_follow_into_a_later_epoch_without_having_promised_it_and_never_into_an_older_one() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 3, &[0, 1]);
+        let lead = bench.lead(0);
+        bench.tell(&[2], 3, &lead);
+        assert_eq!(bench.replicas[2].role(), Role::Follower { epoch: Epoch(3), leader: peer(0) });
+        let older = bench.lead(1);
+        bench.tell(&[2], 2, &older);
+        assert_eq!(bench.replicas[2].leader(), Some(peer(0)));
+    }
+
+    #[test]
+    #[should_panic(expected = "two leaders")]
+    fn two_leaders_of_one_epoch_stop_the_process() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 2]);
+        let other = bench.lead(1);
+        bench.tell(&[2], 1, &other);
+    }
+}

@@ -70,3 +70,46 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule, Epoch, StreamId};
+
+    use crate::Input;
+    use crate::bench::Bench;
+
+    fn leader() -> Bench {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the end")]
+    fn a_log_cannot_be_durable_beyond_its_end() {
+        leader().step(0, Input::Flushed(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "but its leader's log ends at")]
+    fn nobody_acknowledges_what_the_leader_has_not() {
+        leader().receive(0, 1, 1, Body::Ack { stream: StreamId(1), leo: 5, applied: 0 });
+    }
+
+    #[test]
+    #[should_panic(expected = "HW 1 is above the LEO 0")]
+    fn hw_above_the_leo_stops_the_process() {
+        let mut bench = leader();
+        bench.replicas[0].log.flushed = 0;
+        bench.step(0, Input::Applied(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "epoch that was never entered")]
+    fn entries_of_an_epoch_that_was_not_entered_stop_the_process() {
+        let mut bench = leader();
+        bench.replicas[0].log.append(Epoch(2), 1);
+        bench.step(0, Input::Applied(0));
+    }
+}

@@ -73,3 +73,48 @@ impl Replica {
         Some(runs).filter(|runs| !runs.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use highwater_wire::{Body, CommitRule, StreamId};
+
+    use crate::bench::Bench;
+
+    fn follower() -> Bench {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        assert_eq!(bench.ends(), [1, 1]);
+        bench
+    }
+
+    #[test]
+    fn a_batch_taken_twice_is_there_once() {
+        let mut bench = follower();
+        bench.write(0).expect("both are in reach");
+        let twice = bench.wire.clone();
+        bench.wire.extend(twice);
+        bench.settle();
+        assert_eq!((bench.ends(), bench.hws()), (vec![2, 2], vec![2, 2]));
+    }
+
+    #[test]
+    fn a_gap_opens_the_stream_anew_and_even_a_heartbeat_shows_it() {
+        let mut bench = follower();
+        bench.write(0).expect("both are in reach");
+        bench.wire.clear();
+        bench.step(0, crate::Input::Timeout(crate::Timeout::Heartbeat));
+        bench.deliver();
+        assert_eq!(bench.ends(), [2, 2], "the lost batch came on the new stream");
+    }
+
+    #[test]
+    fn bytes_that_are_no_batches_end_the_stream_and_are_not_appended() {
+        let mut bench = follower();
+        let batches = Bytes::from_static(b"not a batch");
+        bench.receive(1, 0, 1, Body::Batch { stream: StreamId(1), base: 1, batches, hw: 9, start: 0 });
+        assert_eq!(bench.ends()[1], 1);
+        assert!(!bench.replicas[1].stream_is_live());
+    }
+}

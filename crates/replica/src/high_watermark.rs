@@ -75,7 +75,28 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
+    use highwater_wire::{Body, CommitRule, Epoch, StreamId};
+
     use super::qth_greatest;
+    use crate::bench::Bench;
+
+    /// Raft's figure 8: an entry of an earlier epoch on q replicas is not committed by that.
+    #[test]
+    fn an_entry_of_an_earlier_epoch_is_committed_only_under_one_of_the_leaders_own() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.flush(0);
+        bench.wire.clear();
+        bench.appoint(0, 2, &[0, 1]);
+        bench.flush(0);
+        assert_eq!(bench.ends()[0], 2, "a control entry of epoch 1 and one of epoch 2");
+        bench.receive(0, 1, 2, Body::Open { stream: StreamId(9), end: 0, last_epoch: None });
+        bench.receive(0, 1, 2, Body::Ack { stream: StreamId(9), leo: 1, applied: 0 });
+        assert_eq!(bench.hws()[0], 0);
+        bench.receive(0, 1, 2, Body::Ack { stream: StreamId(9), leo: 2, applied: 0 });
+        assert_eq!(bench.hws()[0], 2);
+        assert_eq!(bench.replicas[0].hw_epoch, Some(Epoch(2)));
+    }
 
     #[test]
     fn the_qth_greatest_is_what_q_replicas_have_reached() {

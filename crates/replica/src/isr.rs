@@ -91,3 +91,85 @@ impl Replica {
         self.admit(out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule, Version};
+
+    use crate::bench::{Bench, peer};
+    use crate::{Input, Timeout};
+
+    /// Three in the ISR; replica 2 hears nothing any more, and one write waits for it.
+    fn waiting(min: u32) -> Bench {
+        let mut bench = Bench::appointed(3, CommitRule::Isr { min });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.write(0).expect("all are in reach");
+        bench.wire.retain(|(to, _)| *to == 1);
+        bench.settle();
+        assert_eq!(bench.hws()[0], 0, "HW waits for the slowest member");
+        bench
+    }
+
+    fn proposals(bench: &mut Bench) -> Vec<(u64, usize)> {
+        let sent = std::mem::take(&mut bench.coordinator).into_iter().filter_map(|envelope| match envelope.body {
+            Body::ChangeSet { version, members } => Some((version.0, members.len())),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn a_member_goes_out_only_once_the_coordinator_has_said_so() {
+        let mut bench = waiting(2);
+        bench.step(0, Input::Timeout(Timeout::Lagging(peer(2))));
+        assert_eq!((proposals(&mut bench), bench.hws()[0]), (vec![(1, 2)], 0), "both sets are counted");
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        bench.step(0, Input::Timeout(Timeout::Lagging(peer(1))));
+        assert_eq!(proposals(&mut bench), [(1, 2)], "the same proposal again, and no other");
+        let mut lead = bench.lead(0);
+        bench.tell(&[0], 1, &lead);
+        assert_eq!(bench.hws()[0], 0, "the same version tells nothing");
+        (lead.version, lead.set.members) = (Version(2), vec![peer(0), peer(1)]);
+        bench.tell(&[0], 1, &lead);
+        assert_eq!(bench.hws()[0], 1);
+        bench.wire.clear();
+        bench.write(0).expect("two of two are in reach");
+        bench.step(0, Input::Timeout(Timeout::Lagging(peer(1))));
+        assert_eq!(proposals(&mut bench), [], "two are the least");
+    }
+
+    #[test]
+    fn the_clock_of_a_member_runs_from_the_leo_it_has_to_reach() {
+        let mut bench = waiting(1);
+        for _ in 0..199 {
+            bench.now += 10;
+            bench.step(0, Input::Tick);
+        }
+        assert_eq!(proposals(&mut bench), [], "not yet two seconds behind");
+        bench.now += 30;
+        bench.step(0, Input::Tick);
+        assert_eq!(proposals(&mut bench).first(), Some(&(1, 2)), "replica 2 goes, replica 1 has caught up and stays");
+    }
+
+    #[test]
+    fn a_replica_comes_in_once_it_has_reached_hw_and_the_start_of_the_epoch() {
+        let mut bench = waiting(1);
+        bench.step(0, Input::Timeout(Timeout::Lagging(peer(2))));
+        let mut lead = bench.lead(0);
+        (lead.version, lead.set.members) = (Version(2), vec![peer(0), peer(1)]);
+        bench.tell(&[0], 1, &lead);
+        proposals(&mut bench);
+        bench.wire.clear();
+        bench.step(2, Input::Timeout(Timeout::Silent));
+        bench.deliver();
+        assert_eq!((bench.ends()[2], proposals(&mut bench)), (1, vec![]), "it has the entry, not yet durable");
+        bench.flush(2);
+        bench.deliver();
+        assert_eq!(proposals(&mut bench), [(2, 3)]);
+        bench.write(0).expect("three are in reach");
+        bench.wire.retain(|(to, _)| *to == 1);
+        bench.settle();
+        assert_eq!(bench.hws()[0], 1, "the one who comes in is counted from the proposal on");
+    }
+}

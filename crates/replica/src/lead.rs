@@ -70,3 +70,32 @@ impl Replica {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::CommitRule;
+
+    use crate::bench::Bench;
+
+    #[test]
+    fn under_quorum_the_control_entry_commits_what_came_before_though_nobody_writes() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        assert_eq!((bench.ends(), bench.hws()), (vec![1, 1, 1], vec![1, 1, 1]));
+        bench.appoint(1, 2, &[1, 2]);
+        bench.settle();
+        assert_eq!((bench.ends()[1], bench.hws()[1]), (2, 2));
+    }
+
+    #[test]
+    fn under_isr_an_epoch_writes_nothing_of_its_own() {
+        let mut bench = Bench::appointed(3, CommitRule::Isr { min: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        assert_eq!(bench.ends(), [0, 0, 0]);
+        bench.write(0).expect("all are in reach");
+        bench.settle();
+        assert_eq!(bench.hws(), [1, 1, 1]);
+    }
+}

@@ -27,3 +27,45 @@ impl Replica {
         self.send(from, Body::Promise { ballot, rank }, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule, Epoch, Rank};
+
+    use crate::bench::Bench;
+
+    fn answer(bench: &mut Bench, epoch: u32) -> Vec<Body> {
+        bench.wire.clear();
+        bench.receive(1, 0, epoch, Body::PromiseRequest { ballot: 5 });
+        bench.under_way(0)
+    }
+
+    #[test]
+    fn an_epoch_is_promised_again_while_idle_and_older_ones_are_refused() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        let promise = Body::Promise { ballot: 5, rank: Rank { last_epoch: None, leo: 0 } };
+        assert_eq!(answer(&mut bench, 3), std::slice::from_ref(&promise));
+        assert_eq!(answer(&mut bench, 3), [promise]);
+        assert_eq!(answer(&mut bench, 2), [Body::Refused { promised: Epoch(3) }]);
+        bench.restart(1);
+        assert_eq!(answer(&mut bench, 2), [Body::Refused { promised: Epoch(3) }], "a promise survives restarts");
+        bench.appoint(0, 4, &[0, 1]);
+        assert_eq!(
+            answer(&mut bench, 4),
+            [Body::Refused { promised: Epoch(4) }],
+            "whoever follows in it promised it away"
+        );
+    }
+
+    #[test]
+    fn a_promise_states_the_durable_rank() {
+        let mut bench = Bench::appointed(2, CommitRule::Isr { min: 1 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.write(0).expect("the leader alone is enough");
+        bench.deliver();
+        assert_eq!(bench.ends()[1], 1, "the entry is here, and not flushed");
+        let rank = Rank { last_epoch: None, leo: 0 };
+        assert_eq!(answer(&mut bench, 2), [Body::Promise { ballot: 5, rank }]);
+    }
+}

@@ -61,3 +61,39 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule};
+
+    use crate::ReadError;
+    use crate::bench::Bench;
+
+    #[test]
+    fn a_later_promise_voids_acknowledgements_that_wait_for_their_flush() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.write(0).expect("all are in reach");
+        bench.deliver();
+        assert_eq!(bench.ends(), [2, 2, 2], "the write is appended everywhere and flushed nowhere");
+        bench.ask_promise(&[1], 2);
+        bench.wire.clear();
+        bench.flush(1);
+        assert!(bench.under_way(0).is_empty(), "nothing of epoch 1 leaves after epoch 2 was promised");
+    }
+
+    #[test]
+    fn a_leader_that_promises_a_later_epoch_resigns_and_tells_its_readers() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.step(0, crate::Input::Read(7));
+        bench.receive(0, 1, 1, Body::ReadIndex { id: 9 });
+        bench.wire.clear();
+        bench.ask_promise(&[0], 2);
+        assert_eq!(bench.reads, [(0, 7, Err(ReadError::LeadershipLost))]);
+        assert!(bench.under_way(1).contains(&Body::ReadIndexAnswer { id: 9, index: None }));
+        assert!(bench.write(0).is_err(), "it appends no more");
+    }
+}

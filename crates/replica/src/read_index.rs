@@ -135,3 +135,80 @@ impl Replica {
         self.start_round(out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule};
+
+    use crate::bench::Bench;
+    use crate::{Input, Timeout};
+
+    #[test]
+    fn a_lone_replica_confirms_itself_and_reads_wait_for_its_control_entry() {
+        let mut bench = Bench::appointed(1, CommitRule::Quorum { q: 1 });
+        bench.appoint(0, 1, &[0]);
+        bench.step(0, Input::Read(1));
+        assert_eq!(bench.reads, [], "HW has not reached the epoch's start");
+        bench.flush(0);
+        bench.step(0, Input::Read(2));
+        assert_eq!(bench.reads, [(0, 1, Ok(1)), (0, 2, Ok(1))]);
+    }
+
+    #[test]
+    fn one_round_serves_all_reads_that_waited_before_it_was_sent() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.step(0, Input::Read(1));
+        let first_round = bench.wire.clone();
+        bench.step(0, Input::Read(2));
+        bench.step(0, Input::Read(3));
+        assert_eq!(bench.wire, first_round, "the next round is sent when this one has ended");
+        bench.deliver();
+        assert_eq!(bench.reads, [(0, 1, Ok(1)), (0, 2, Ok(1)), (0, 3, Ok(1))]);
+    }
+
+    #[test]
+    fn who_promised_a_later_epoch_does_not_confirm() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.ask_promise(&[1, 2], 2);
+        bench.wire.clear();
+        bench.step(0, Input::Read(1));
+        bench.deliver();
+        assert_eq!(bench.reads, []);
+    }
+
+    #[test]
+    fn the_whole_isr_confirms_or_the_coordinator_alone() {
+        let mut bench = Bench::appointed(3, CommitRule::Isr { min: 1 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.step(0, Input::Read(1));
+        bench.wire.retain(|(to, _)| *to == 1);
+        bench.deliver();
+        assert_eq!(bench.reads, [], "one member has not confirmed");
+        bench.coordinator.clear();
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        bench.wire.clear();
+        let Some(Body::Confirm { round }) = bench.coordinator.pop().map(|envelope| envelope.body) else {
+            panic!("the coordinator is asked")
+        };
+        assert_eq!(round % 2, 1, "under an odd number");
+        bench.receive(0, 2, 1, Body::Confirmed { round });
+        assert_eq!(bench.reads, [(0, 1, Ok(0))]);
+    }
+
+    #[test]
+    fn a_follower_reads_by_its_leaders_index() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.step(1, Input::Read(5));
+        bench.step(1, Input::Read(6));
+        assert_eq!(bench.under_way(0).len(), 1, "one question at a time");
+        bench.deliver();
+        assert_eq!(bench.reads, [(1, 5, Ok(1)), (1, 6, Ok(1))]);
+    }
+}

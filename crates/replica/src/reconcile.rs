@@ -86,3 +86,90 @@ impl Replica {
         out.push(Effect::Cut(to));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{CommitRule, LogShape};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bench::Bench;
+
+    fn shape(log: &[u32]) -> LogShape {
+        let mut shape = LogShape::default();
+        log.iter().for_each(|epoch| shape.append(Epoch(*epoch), 1));
+        shape
+    }
+
+    /// Three logs as elections leave them, written down as the epoch of each entry: in every epoch one of them leads, appends some entries, and some
+    /// of the others copy a part of them over whatever they had beyond the common prefix.
+    fn history(epochs: &[(usize, usize, [Option<usize>; 3])]) -> [Vec<u32>; 3] {
+        let mut logs: [Vec<u32>; 3] = Default::default();
+        for (epoch, (leader, count, copies)) in epochs.iter().enumerate() {
+            logs[*leader].extend(std::iter::repeat_n(epoch as u32, *count));
+            let led = logs[*leader].clone();
+            for (log, copied) in logs.iter_mut().zip(copies) {
+                let Some(copied) = copied else { continue };
+                let common = log.iter().zip(&led).take_while(|(a, b)| a == b).count();
+                log.clear();
+                log.extend(&led[..(common + copied).min(led.len())]);
+            }
+        }
+        logs
+    }
+
+    proptest! {
+        #[test]
+        fn rounds_end_in_a_prefix_and_take_at_most_one_for_each_epoch(
+            epochs in proptest::collection::vec(
+                (0..3_usize, 0..4_usize, proptest::array::uniform3(proptest::option::of(0..5_usize))), 1..8),
+        ) {
+            let logs = history(&epochs);
+            let bench = Bench::appointed(1, CommitRule::Quorum { q: 1 });
+            let (mut follower, mut leader) = (bench.replicas[0].clone(), bench.replicas[0].clone());
+            (follower.log, leader.log) = (shape(&logs[0]), shape(&logs[1]));
+            let (held, mut rounds) = (follower.log.epochs.len(), 0);
+            while let Some((epoch, stop)) = leader.where_logs_part(follower.log.end, follower.log.last_epoch()) {
+                let to = follower.where_to_cut(epoch, stop);
+                prop_assert!(to < follower.log.end, "a round that takes nothing away");
+                follower.log.cut(to);
+                rounds += 1;
+            }
+            let end = follower.log.end as usize;
+            prop_assert!(rounds <= held, "{} rounds for {} epochs", rounds, held);
+            prop_assert_eq!(logs[0].get(..end), logs[1].get(..end), "not a prefix");
+            let common = logs[0].iter().zip(&logs[1]).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(end, common, "entries were cut that the leader has too");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "would undo what was committed")]
+    fn a_cut_below_a_known_hw_stops_the_process() {
+        let mut bench = Bench::appointed(1, CommitRule::Quorum { q: 1 });
+        bench.appoint(0, 1, &[0]);
+        bench.settle();
+        assert_eq!(bench.hws(), [1]);
+        bench.replicas[0].cut(0, &mut Vec::new());
+    }
+
+    #[test]
+    fn the_same_question_gets_the_same_answer_and_an_older_one_none() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 1 });
+        bench.appoint(0, 1, &[0]);
+        bench.settle();
+        let open = |stream| Body::Open { stream: StreamId(stream), end: 0, last_epoch: None };
+        let accepts = |bench: &mut Bench| {
+            let count = bench.under_way(1).iter().filter(|body| matches!(body, Body::Accept { .. })).count();
+            bench.wire.clear();
+            count
+        };
+        bench.receive(0, 1, 1, open(2));
+        assert_eq!(accepts(&mut bench), 1);
+        bench.receive(0, 1, 1, open(2));
+        assert!(bench.under_way(1).iter().all(|body| !matches!(body, Body::Batch { .. })), "nothing is rewound");
+        assert_eq!(accepts(&mut bench), 1);
+        bench.receive(0, 1, 1, open(1));
+        assert_eq!(accepts(&mut bench), 0);
+    }
+}

@@ -50,3 +50,39 @@ impl Replica {
         assert!(electing || self.hard.promised < Some(epoch), "under a coordinator a refusal raises nobody");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule, Epoch};
+
+    use crate::bench::Bench;
+    use crate::{Input, Role, Timeout};
+
+    #[test]
+    fn an_appointed_leader_stays_and_its_follower_asks_who_leads() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.coordinator.clear();
+        bench.receive(0, 1, 1, Body::Refused { promised: Epoch(5) });
+        assert!(bench.replicas[0].leads(Epoch(1)));
+        bench.receive(1, 0, 1, Body::Refused { promised: Epoch(5) });
+        assert!(!bench.replicas[1].stream_is_live());
+        assert_eq!(bench.replicas[1].promised(), Some(Epoch(1)));
+        assert_eq!(bench.coordinator.pop().map(|envelope| envelope.body), Some(Body::WhoLeads));
+    }
+
+    #[test]
+    fn a_self_elected_leader_raises_to_the_epoch_that_refuses_it_and_stands_above_it() {
+        let mut bench = Bench::electing(3);
+        bench.step(0, Input::Timeout(Timeout::Election));
+        bench.settle();
+        bench.receive(0, 1, 5, Body::Refused { promised: Epoch(5) });
+        assert_eq!((bench.replicas[0].role(), bench.replicas[0].promised()), (Role::Idle, Some(Epoch(5))));
+        bench.step(1, Input::Timeout(Timeout::Silent));
+        bench.wire.clear();
+        bench.step(0, Input::Timeout(Timeout::Election));
+        bench.settle();
+        assert!(bench.replicas[0].leads(Epoch(6)));
+    }
+}

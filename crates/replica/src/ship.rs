@@ -127,3 +127,66 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use highwater_wire::{Body, CommitRule, Epoch};
+
+    use crate::ProposeError;
+    use crate::bench::{Bench, peer};
+    use crate::{Input, Timing};
+
+    #[test]
+    fn a_write_that_cannot_reach_its_rule_is_refused_with_the_numbers() {
+        let mut bench = Bench::appointed(3, CommitRule::Isr { min: 2 });
+        bench.appoint(0, 1, &[0]);
+        assert_eq!(bench.write(0), Err(ProposeError::TooFewInReach { needed: 2, in_reach: 1 }));
+        let lead = bench.lead(0);
+        bench.tell(&[1], 1, &lead);
+        bench.settle();
+        assert_eq!(bench.write(0), Ok(1));
+        bench.wire.clear();
+        bench.now = Timing::default().heartbeat_ms * 3 + 1;
+        assert_eq!(
+            bench.write(0),
+            Err(ProposeError::TooFewInReach { needed: 2, in_reach: 1 }),
+            "it was silent for long"
+        );
+        assert_eq!(bench.ends()[0], 1, "nothing of it is in the log");
+    }
+
+    #[test]
+    fn proposals_of_another_reign_or_state_are_refused() {
+        let mut bench = Bench::appointed(1, CommitRule::Quorum { q: 1 });
+        bench.appoint(0, 2, &[0]);
+        let mut propose =
+            |epoch, base| bench.replicas[0].propose(0, Epoch(epoch), base, BytesMut::new(), &mut Vec::new());
+        assert_eq!(propose(1, 1), Err(ProposeError::NotLeader { asked: Epoch(1), leader: Some(peer(0)) }));
+        assert_eq!(propose(2, 0), Err(ProposeError::WrongBase { asked: 0, end: 1 }));
+        assert!(matches!(propose(2, 1), Err(ProposeError::Malformed(_))));
+    }
+
+    #[test]
+    fn a_full_window_waits_for_acknowledgements() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.replicas[0].timing.window_bytes = 1;
+        for _ in 0..3 {
+            bench.write(0).expect("both are in reach");
+        }
+        let batches = |bench: &Bench| {
+            bench
+                .under_way(1)
+                .iter()
+                .filter(|body| matches!(body, Body::Batch { batches, .. } if !batches.is_empty()))
+                .count()
+        };
+        assert_eq!(batches(&bench), 1, "one batch always fits, the others wait");
+        bench.settle();
+        assert_eq!(bench.hws(), [4, 4]);
+        bench.step(0, Input::Disconnected(peer(1).node));
+        assert!(!bench.replicas[0].peers(0)[0].live);
+    }
+}

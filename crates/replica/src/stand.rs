@@ -109,3 +109,77 @@ impl Replica {
         self.begin_to_lead(lead, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::Epoch;
+
+    use crate::bench::Bench;
+    use crate::{Input, Role, Timeout};
+
+    fn leaders(bench: &Bench) -> Vec<usize> {
+        let leads = |index: &usize| matches!(bench.replicas[*index].role(), Role::Leader { .. });
+        (0..bench.replicas.len()).filter(leads).collect()
+    }
+
+    #[test]
+    fn three_voters_elect_one_by_time_alone_and_the_others_follow() {
+        let mut bench = Bench::electing(3);
+        while leaders(&bench).is_empty() {
+            assert!(bench.now < 5_000, "nobody was elected within five seconds");
+            bench.now += 10;
+            for index in 0..3 {
+                bench.step(index, Input::Tick);
+            }
+            bench.settle();
+        }
+        assert_eq!(leaders(&bench).len(), 1);
+        assert_eq!(bench.hws(), [1, 1, 1], "the control entry of its epoch is committed everywhere");
+        let epoch = bench.replicas[0].promised();
+        for _ in 0..100 {
+            bench.now += 10;
+            for index in 0..3 {
+                bench.step(index, Input::Tick);
+            }
+            bench.settle();
+        }
+        assert_eq!(bench.replicas[0].promised(), epoch, "a leader that is heard of is not stood against");
+    }
+
+    #[test]
+    fn a_single_voter_leads_at_its_first_tick() {
+        let mut bench = Bench::electing(1);
+        bench.step(0, Input::Tick);
+        bench.settle();
+        assert_eq!((leaders(&bench), bench.hws()), (vec![0], vec![1]));
+    }
+
+    #[test]
+    fn the_question_before_an_election_changes_nobody_and_is_denied_by_who_hears_a_leader() {
+        let mut bench = Bench::electing(3);
+        bench.step(0, Input::Timeout(Timeout::Election));
+        bench.settle();
+        assert_eq!(leaders(&bench), [0]);
+        bench.step(1, Input::Timeout(Timeout::Election));
+        bench.settle();
+        assert_eq!(leaders(&bench), [0]);
+        assert_eq!(bench.replicas[1].role(), Role::Follower { epoch: Epoch(0), leader: crate::bench::peer(0) });
+    }
+
+    #[test]
+    fn the_majority_that_lost_its_leader_elects_another() {
+        let mut bench = Bench::electing(3);
+        bench.step(0, Input::Timeout(Timeout::Election));
+        bench.settle();
+        bench.step(2, Input::Timeout(Timeout::Silent));
+        bench.wire.clear();
+        bench.step(1, Input::Timeout(Timeout::Election));
+        while let Some((to, envelope)) = bench.wire.pop_front() {
+            if to != 0 {
+                bench.step(to, Input::Message(envelope));
+            }
+        }
+        assert_eq!(leaders(&bench), [0, 1], "the old one is cut off and does not know");
+        assert_eq!(bench.replicas[1].promised(), Some(Epoch(1)));
+    }
+}

@@ -119,3 +119,69 @@ impl Replica {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, CommitRule, Epoch, StreamId};
+
+    use crate::bench::Bench;
+    use crate::{Input, Timeout};
+
+    /// Replica 0 leads epoch 1, replica 1 has one more entry than was ever committed; then 2 leads epoch 2.
+    fn parted() -> Bench {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.write(0).expect("all are in reach");
+        bench.wire.retain(|(to, _)| *to == 1);
+        bench.deliver();
+        bench.flush(1);
+        bench.wire.clear();
+        assert_eq!(bench.ends(), [2, 2, 1]);
+        bench.appoint(2, 2, &[2, 0]);
+        bench.flush(2);
+        bench
+    }
+
+    #[test]
+    fn logs_that_parted_become_one() {
+        let mut bench = parted();
+        let lead = bench.lead(2);
+        bench.tell(&[1], 2, &lead);
+        bench.settle();
+        assert_eq!((bench.ends(), bench.hws()), (vec![2, 2, 2], vec![2, 2, 2]));
+        let shapes: Vec<_> = bench.replicas.iter().map(|replica| replica.shape().epochs.clone()).collect();
+        assert_eq!(shapes, vec![vec![(Epoch(1), 0), (Epoch(2), 1)]; 3]);
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_dead() {
+        let mut bench = parted();
+        bench.wire.clear();
+        let diverge = |stream, end| Body::Diverge {
+            stream: StreamId(stream),
+            end,
+            last_epoch: Some(Epoch(1)),
+            epoch: Some(Epoch(1)),
+            stop: 1,
+        };
+        bench.receive(0, 2, 2, diverge(9, 2));
+        bench.receive(0, 2, 2, diverge(1, 3));
+        bench.receive(0, 1, 2, diverge(1, 2));
+        assert_eq!(bench.ends()[0], 2, "another stream, another end, another sender");
+        bench.receive(0, 2, 2, diverge(1, 2));
+        assert_eq!(bench.ends()[0], 1);
+    }
+
+    #[test]
+    fn silence_opens_the_stream_anew_and_asks_who_leads() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.step(1, Input::Timeout(Timeout::Silent));
+        assert_eq!(bench.under_way(0), [Body::Open { stream: StreamId(2), end: 1, last_epoch: Some(Epoch(1)) }]);
+        assert_eq!(bench.coordinator.pop().map(|envelope| envelope.body), Some(Body::WhoLeads));
+        bench.settle();
+        assert!(bench.replicas[1].stream_is_live());
+    }
+}

@@ -29,3 +29,45 @@ impl Replica {
         self.send_in(named, sender.peer.node, Body::Vote { granted, pre }, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::{Body, Epoch, Rank};
+
+    use crate::bench::Bench;
+
+    fn ask(bench: &mut Bench, from: usize, epoch: u32, leo: u64, pre: bool) -> Body {
+        bench.wire.clear();
+        let last_epoch = (leo > 0).then_some(Epoch(0));
+        bench.receive(2, from, epoch, Body::Stand { rank: Rank { last_epoch, leo }, pre });
+        bench.under_way(from).pop().expect("every question is answered")
+    }
+
+    #[test]
+    fn one_candidate_for_each_epoch_over_restarts_as_well() {
+        let mut bench = Bench::electing(3);
+        let (yes, no) = (Body::Vote { granted: true, pre: false }, Body::Vote { granted: false, pre: false });
+        assert_eq!(ask(&mut bench, 0, 4, 0, false), yes);
+        assert_eq!(ask(&mut bench, 1, 4, 0, false), no);
+        bench.restart(2);
+        assert_eq!(ask(&mut bench, 1, 4, 0, false), no);
+        assert_eq!(ask(&mut bench, 0, 4, 0, false), yes, "the same candidate may ask again");
+        assert_eq!(ask(&mut bench, 1, 3, 0, false), Body::Refused { promised: Epoch(4) });
+    }
+
+    #[test]
+    fn a_log_that_lacks_entries_is_not_voted_for() {
+        let mut bench = Bench::electing(3);
+        bench.step(2, crate::Input::Timeout(crate::Timeout::Election));
+        bench.settle();
+        assert_eq!(bench.ends(), [1, 1, 1]);
+        bench.restart(2);
+        assert_eq!(ask(&mut bench, 0, 9, 0, true), Body::Vote { granted: false, pre: true });
+        assert_eq!(ask(&mut bench, 0, 9, 0, false), Body::Vote { granted: false, pre: false });
+        assert_eq!(bench.replicas[2].promised(), Some(Epoch(0)), "a denied vote changes nothing");
+        assert_eq!(ask(&mut bench, 0, 9, 1, true), Body::Vote { granted: true, pre: true });
+        assert_eq!(bench.replicas[2].promised(), Some(Epoch(0)), "nor does a question before the election");
+        assert_eq!(ask(&mut bench, 0, 9, 1, false), Body::Vote { granted: true, pre: false });
+        assert_eq!(bench.replicas[2].promised(), Some(Epoch(9)));
+    }
+}
