@@ -7,7 +7,7 @@ use highwater_wire::{HardState, LogShape, Offset};
 /// giving the first reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// The disk is full. Nothing was appended, and the log is *not* poisoned.
+    /// The disk is full. Nothing was changed, and the log is *not* poisoned.
     #[error("the disk is full: {0}")]
     Full(String),
     /// A write or a flush failed, or something read back is damaged. The log is poisoned.
@@ -39,6 +39,10 @@ pub trait LogStore {
 
     /// Replaces the promises, durable.
     fn persist(&mut self, hard: &HardState) -> Result<(), LogError>;
+
+    /// Makes room for that many more bytes of batches, so that appending them cannot meet a full disk. [`LogError::Full`] changes nothing: ask again
+    /// when there is space.
+    fn reserve(&mut self, bytes: usize) -> Result<(), LogError>;
 
     /// Appends stamped batches at the end, not durable.
     ///
