@@ -210,7 +210,7 @@ fn databases_are_created_once_all_voters_have_registered() {
         rule: CommitRule::Isr { min: 2 },
         replicas: vec![peer(1), peer(2), peer(3)],
     };
-    assert_eq!(proposed, [create.clone()]);
+    assert_eq!(proposed, std::slice::from_ref(&create));
     world.step(Event::Tick);
     assert!(world.proposed().is_empty(), "it is under way");
     world.apply(create);
@@ -234,7 +234,7 @@ fn a_ballot_fences_chooses_records_and_only_then_announces() {
         incarnation: start(1),
         members: vec![peer(1), peer(2), peer(3)],
     };
-    assert_eq!(world.proposed(), [appoint.clone()]);
+    assert_eq!(world.proposed(), std::slice::from_ref(&appoint));
     world.message(sender(1, 1), MAIN, None, Body::WhoLeads);
     assert!((1..=3).all(|n| world.leads_told(n) == 0), "nothing is said of what is not committed");
     world.apply(appoint);
@@ -452,27 +452,31 @@ fn a_change_of_the_set_applies_only_for_the_records_leader_epoch_and_version() {
 #[test]
 fn a_leader_is_confirmed_only_after_the_coordinator_was_and_only_if_it_still_leads() {
     let mut world = led(CommitRule::Quorum { q: 2 }, 2);
-    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 4 });
-    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 4 });
-    assert_eq!(world.out, [Action::Read(1)]);
     world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 5 });
+    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 5 });
+    assert_eq!(world.out, [Action::Read(1)]);
+    // Newer rounds wait for a read that begins after they arrived, the last of them alone.
+    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 7 });
+    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 9 });
+    assert_eq!(world.out, [Action::Read(1)]);
     world.step(Event::Read { id: 1, confirmed: true });
-    assert_eq!(world.sent(2), [] as [&Body; 0], "a newer round has taken its place");
-    world.step(Event::Read { id: 2, confirmed: true });
     assert_eq!(world.sent(2), [&Body::Confirmed { round: 5 }]);
+    assert!(world.out.contains(&Action::Read(2)), "begun only now");
+    world.step(Event::Read { id: 2, confirmed: true });
+    assert_eq!(world.sent(2), [&Body::Confirmed { round: 5 }, &Body::Confirmed { round: 9 }]);
 
     // Not confirmed itself, it confirms nobody.
-    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 6 });
+    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 11 });
     world.step(Event::Read { id: 3, confirmed: false });
-    assert_eq!(world.sent(2).len(), 1);
+    assert_eq!(world.sent(2).len(), 2);
 
     // Appointed away while the read was under way.
-    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 7 });
+    world.message(sender(2, 1), MAIN, Some(0), Body::Confirm { round: 13 });
     let members = vec![peer(1), peer(2), peer(3)];
     let (version, leader, incarnation) = (world.record().version, peer(3), start(1));
     world.apply(Command::Appoint { id: MAIN, version, epoch: Epoch(1), leader, incarnation, members });
     world.step(Event::Read { id: 4, confirmed: true });
-    assert!(world.sent(2).iter().all(|body| !matches!(body, Body::Confirmed { round: 7 })));
+    assert!(world.sent(2).iter().all(|body| !matches!(body, Body::Confirmed { round: 13 })));
     assert!(matches!(world.sent(2).last(), Some(Body::Lead(lead)) if lead.leader == peer(3)));
 }
 
