@@ -1,8 +1,10 @@
 //! What goes into a host and what comes out.
 
+use highwater_coordinator::RuleError;
 use highwater_log::{FlushDone, LogError, LogStore};
 use highwater_partition::{Command, Outcome, Ticket};
 use highwater_replica::{Role, Timing};
+use highwater_wire::batch::BatchError;
 use highwater_wire::{Envelope, Incarnation, LogId, NodeId, PartitionId, PeerId};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +42,25 @@ pub struct HostStart {
     pub seed: u64,
     /// The time now.
     pub now: u64,
+}
+
+/// Why a host cannot start. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// The metadata's log cannot be opened or written.
+    #[error("the metadata's log: {0}")]
+    Log(#[from] LogError),
+    /// The metadata's log does not read back.
+    #[error("the metadata's log is damaged: {0}")]
+    Damaged(#[from] BatchError),
+    /// A configured database cannot keep what it declares.
+    #[error("database {name:?} cannot be created as configured: {error}")]
+    Database {
+        /// Its name.
+        name: String,
+        /// Why not.
+        error: RuleError,
+    },
 }
 
 /// Where partitions' logs come from.

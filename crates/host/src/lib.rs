@@ -2,5 +2,15 @@
 //! who gets which message. `node` performs what comes out on real disks, sockets and threads; `sim` performs the same on simulated ones.
 
 mod api;
+mod coordinate;
+mod databases;
+mod form;
+mod host;
+mod metadata;
+mod registration;
+mod route;
+mod status;
 
-pub use api::{Effect, Folders, HostStart, Input, NodeState};
+pub use api::{Effect, Folders, HostError, HostStart, Input, NodeState};
+pub use host::Host;
+pub use status::{HostStatus, NodeView, PartitionView, Registered};

@@ -1,0 +1,129 @@
+//! The databases that the metadata assigns to this node: opening their partitions, and handing inputs and effects on.
+//!
+//! A partition is opened once its record is applied here, names this node with the log id of its folder, and the node is registered. What cannot
+//! be opened is kept as halted, with the reason. Whoever asks a partition that is not open gets an answer at once.
+
+use highwater_log::LogStore;
+use highwater_partition::{Effect as PartitionEffect, Input as PartitionInput, Kind, Outcome, Partition, Ticket};
+use highwater_replica::{Mode, ReadError, Start};
+use highwater_wire::PartitionId;
+
+use crate::api::{Effect, Folders};
+use crate::host::{Host, Job, Work, reason};
+use crate::registration::{OLDER_COPY, Registration};
+
+/// A database that is assigned to this node.
+pub(crate) enum Database<L: LogStore> {
+    /// It runs, or ran until its partition halted.
+    Open(Box<Partition<L>>),
+    /// It could not be opened, for this reason.
+    Closed(String),
+}
+
+impl<L: LogStore> Database<L> {
+    /// Why it halted, if it has.
+    pub(crate) fn halted(&self) -> Option<&str> {
+        match self {
+            Database::Open(partition) => partition.halted(),
+            Database::Closed(reason) => Some(reason),
+        }
+    }
+}
+
+impl<F: Folders> Host<F> {
+    /// Opens what is assigned to this node and not open yet.
+    pub(crate) fn open_assigned(&mut self, out: &mut Vec<Effect<Job<F>>>) {
+        if matches!(self.registration, Registration::Asking { .. }) {
+            return;
+        }
+        let missing: Vec<(PartitionId, String)> = self
+            .view
+            .partitions()
+            .filter(|record| record.replicas.contains(&self.me.peer) && !self.databases.contains_key(&record.id))
+            .map(|record| (record.id, record.name.clone()))
+            .collect();
+        for (id, name) in missing {
+            let opened = if self.registration == Registration::Refused {
+                Err(OLDER_COPY.to_owned())
+            } else {
+                self.folders.open(id, &name, self.me.peer.log).map_err(|error| reason(&error))
+            };
+            let database = match opened {
+                Ok(log) => {
+                    out.push(Effect::Opened(id, name));
+                    Database::Open(Box::new(self.partition(id, log)))
+                }
+                Err(reason) => {
+                    out.push(Effect::Halted(id, reason.clone()));
+                    Database::Closed(reason)
+                }
+            };
+            let before = self.databases.insert(id, database);
+            assert!(before.is_none(), "a partition is opened once");
+            self.queue.push_back(Work::Database(id, PartitionInput::Tick));
+        }
+    }
+
+    fn partition(&self, id: PartitionId, log: F::Log) -> Partition<F::Log> {
+        assert_ne!(id, PartitionId::METADATA, "the metadata is no database");
+        let start = Start {
+            partition: id,
+            me: self.me.peer,
+            incarnation: self.me.incarnation,
+            mode: Mode::Appointed,
+            timing: self.start.timing,
+            // Another jitter for each partition, so that their timers do not all run out together.
+            seed: self.start.seed ^ u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            shape: log.shape().clone(),
+            hard: log.hard_state().clone(),
+            now: self.now,
+        };
+        Partition::new(start, log, Kind::Ahead)
+    }
+
+    /// Hands an input on to a database's partition.
+    pub(crate) fn step_database(&mut self, id: PartitionId, input: PartitionInput, out: &mut Vec<Effect<Job<F>>>) {
+        let partition = match self.databases.get_mut(&id) {
+            Some(Database::Open(partition)) => partition,
+            closed => {
+                if let Some(ticket) = ticket_of(&input) {
+                    let outcome = match closed {
+                        Some(Database::Closed(reason)) => Outcome::Halted(reason.clone()),
+                        _ => Outcome::Lost(ReadError::NoLeader),
+                    };
+                    out.push(Effect::Answer(ticket, outcome));
+                }
+                return;
+            }
+        };
+        let mut effects = Vec::new();
+        partition.step(self.now, input, &mut effects);
+        for effect in effects {
+            match effect {
+                PartitionEffect::Send(dest, envelope) => self.send(dest, envelope, out),
+                PartitionEffect::Flush(job) => out.push(Effect::Flush(id, job)),
+                PartitionEffect::Machine(command) => out.push(Effect::Machine(id, command)),
+                PartitionEffect::Answer(ticket, outcome) => out.push(Effect::Answer(ticket, outcome)),
+                PartitionEffect::Role(role) => out.push(Effect::Role(id, role)),
+                PartitionEffect::Halted(reason) => out.push(Effect::Halted(id, reason)),
+            }
+        }
+    }
+}
+
+/// Whom to answer about an input that reached no partition. A `Hold` there depends on nothing that this process ever executed: it has no reign.
+fn ticket_of(input: &PartitionInput) -> Option<Ticket> {
+    match input {
+        PartitionInput::Hold { ticket, .. }
+        | PartitionInput::Read { ticket }
+        | PartitionInput::AtLeast { ticket, .. } => Some(*ticket),
+        PartitionInput::Message(_)
+        | PartitionInput::Tick
+        | PartitionInput::Disconnected(_)
+        | PartitionInput::FlushDone(_)
+        | PartitionInput::Propose(_)
+        | PartitionInput::Forget { .. }
+        | PartitionInput::Applied(_)
+        | PartitionInput::Rewound(_) => None,
+    }
+}

@@ -1,0 +1,104 @@
+//! The node's registration and heartbeats (PROTOCOL.md section 9).
+//!
+//! Before anything of a database's partition is sent, the node registers with whoever coordinates: it states its incarnations since the last
+//! acknowledged registration, and repeats that until it is answered. No database is opened before. Once accepted, it remembers, durably, that the
+//! present incarnation is the last acknowledged. Once refused, its folder is an older copy: its databases stay closed.
+//!
+//! An answer counts only if it names this incarnation: one for an earlier process may still be on its way.
+//!
+//! A registered node sends heartbeats. It stops if one of its partitions has halted: this node must not lead that any more, and the coordinator, which
+//! does not see the partition, sees the session end and appoints others.
+
+use highwater_wire::{Body, Dest, Envelope, Millis, PartitionId};
+
+use crate::api::{Effect, Folders};
+use crate::host::{Host, Job};
+
+/// How many times per heartbeat an unanswered registration is repeated.
+const REPEATS_PER_HEARTBEAT: Millis = 4;
+
+/// What a refused node says.
+pub(crate) const OLDER_COPY: &str = "this node's folder is an older copy: the cluster has registered a later start of it. Databases stay closed, \
+     since this copy may lack what the node has promised. Remove the folder and let the node join anew as a new member";
+
+/// Where the registration stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registration {
+    /// Not answered yet; asked again at that time.
+    Asking {
+        /// When.
+        again_at: Millis,
+    },
+    /// Accepted and remembered.
+    Accepted,
+    /// The folder is an older copy.
+    Refused,
+}
+
+impl Registration {
+    pub(crate) fn begin(now: Millis) -> Self {
+        Registration::Asking { again_at: now }
+    }
+
+    /// Somebody else may answer now.
+    pub(crate) fn leader_changed(&mut self, now: Millis) {
+        if let Registration::Asking { again_at } = self {
+            *again_at = now;
+        }
+    }
+}
+
+impl<F: Folders> Host<F> {
+    /// Registers or sends a heartbeat, whatever is due.
+    pub(crate) fn tick_registration(&mut self, out: &mut Vec<Effect<Job<F>>>) {
+        if self.metadata_leader.is_none() {
+            return;
+        }
+        let heartbeat_ms = self.start.timing.heartbeat_ms;
+        match self.registration {
+            Registration::Asking { again_at } if self.now >= again_at => {
+                let repeat_ms = (heartbeat_ms / REPEATS_PER_HEARTBEAT).max(1);
+                self.registration = Registration::Asking { again_at: self.now + repeat_ms };
+                let body = Body::Register {
+                    incarnations: self.state.incarnations.clone(),
+                    address: self.start.address.clone(),
+                };
+                self.send_to_coordinator(body, out);
+            }
+            Registration::Accepted => {
+                let due = self.heartbeat_at.is_none_or(|at| self.now - at >= heartbeat_ms);
+                if due && !self.databases.values().any(|database| database.halted().is_some()) {
+                    self.heartbeat_at = Some(self.now);
+                    self.send_to_coordinator(Body::Heartbeat, out);
+                }
+            }
+            Registration::Asking { .. } | Registration::Refused => {}
+        }
+    }
+
+    /// `Registered` arrived.
+    pub(crate) fn registration_answered(&mut self, envelope: &Envelope, out: &mut Vec<Effect<Job<F>>>) {
+        let Body::Registered { incarnation, accepted } = envelope.body else { return };
+        let asking = matches!(self.registration, Registration::Asking { .. });
+        if incarnation != self.me.incarnation || !asking {
+            return;
+        }
+        assert!(self.databases.is_empty(), "no database is open before the registration is answered");
+        if accepted {
+            self.registration = Registration::Accepted;
+            if self.state.incarnations != [incarnation] {
+                self.state.incarnations = vec![incarnation];
+                out.push(Effect::Persist(self.state.clone()));
+            }
+            self.tick_registration(out);
+        } else {
+            self.registration = Registration::Refused;
+        }
+        self.open_assigned(out);
+    }
+
+    fn send_to_coordinator(&mut self, body: Body, out: &mut Vec<Effect<Job<F>>>) {
+        let envelope = Envelope { partition: PartitionId::METADATA, sender: self.me, epoch: None, body };
+        self.send(Dest::Coordinator, envelope, out);
+    }
+}
