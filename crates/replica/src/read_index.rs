@@ -89,10 +89,13 @@ impl Replica {
         }
     }
 
-    /// A leader asks whether it still leads an epoch that is not below the promised one.
+    /// A leader asks whether it still leads an epoch that is not below the promised one. What is asked of the coordinator is not answered here, even if
+    /// it is handed to both: the coordinator's word alone would be enough, and a replica's is not.
     pub(crate) fn confirm(&self, from: NodeId, epoch: highwater_wire::Epoch, round: u64, out: &mut Vec<Effect>) {
         assert!(Some(epoch) >= self.hard.promised, "what is older was refused before");
-        self.send_in(Some(epoch), from, Body::Confirmed { round }, out);
+        if round.is_multiple_of(2) {
+            self.send_in(Some(epoch), from, Body::Confirmed { round }, out);
+        }
     }
 
     /// A confirmation of this leader's own epoch.
@@ -198,6 +201,14 @@ mod tests {
         assert_eq!(round % 2, 1, "under an odd number");
         bench.receive(0, 2, 1, Body::Confirmed { round });
         assert_eq!(bench.reads, [(0, 1, Ok(0))]);
+    }
+
+    #[test]
+    fn a_replica_does_not_answer_what_is_asked_of_the_coordinator() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.receive(1, 0, 1, Body::Confirm { round: 2 });
+        bench.receive(1, 0, 1, Body::Confirm { round: 3 });
+        assert_eq!(bench.under_way(0), [Body::Confirmed { round: 2 }]);
     }
 
     #[test]
