@@ -1,0 +1,114 @@
+//! A real folder.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::io::{Io, IoFile};
+
+/// A folder on a file system.
+#[derive(Debug)]
+pub struct FileIo {
+    path: PathBuf,
+    /// Open for syncing it, and for the lock.
+    folder: File,
+}
+
+impl FileIo {
+    /// Opens a folder for one process alone; makes it, durably, if it is not there. `WouldBlock` if another process has it.
+    pub fn open(path: &Path) -> io::Result<FileIo> {
+        if !path.is_dir() {
+            fs::create_dir_all(path)?;
+            // Every folder that may have been made is synced into the one above it.
+            for above in path.ancestors().skip(1) {
+                let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+                File::open(above)?.sync_all()?;
+            }
+        }
+        let io = FileIo::inspect(path)?;
+        flock(&io.folder, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+            let error = io::Error::from(error);
+            let what = format!("{} is in use by another process: {error}", path.display());
+            io::Error::new(error.kind(), what)
+        })?;
+        Ok(io)
+    }
+
+    /// Opens a folder that is there, without a lock: for looking at it while a node may be running.
+    pub fn inspect(path: &Path) -> io::Result<FileIo> {
+        Ok(FileIo { path: path.to_owned(), folder: File::open(path)? })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Io for FileIo {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<File>> {
+        let path = self.path.join(name);
+        match File::options().read(true).write(true).open(&path) {
+            // Whoever only looks may have no right to write; writes then fail by themselves.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(&path).map(Arc::new),
+            opened => opened.map(Arc::new),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<File>> {
+        File::options().read(true).write(true).create_new(true).open(self.path.join(name)).map(Arc::new)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.folder.sync_all()
+    }
+}
+
+impl IoFile for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        File::set_len(self, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+}
