@@ -172,10 +172,11 @@ impl<'a, F: IoFile> Reader<'a, F> {
 
     /// Up to `want` bytes from `position` on; fewer only at the end of the file.
     pub(crate) fn bytes(&mut self, position: u64, want: usize) -> io::Result<Bytes> {
-        let want = want.min(usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX));
+        // A place behind the end of a file that was shortened has no bytes.
+        let room = usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX);
+        let want = want.min(room);
         let inside = position >= self.at && position + want as u64 <= self.at + self.buffer.len() as u64;
         if !inside {
-            let room = usize::try_from(self.len - position).unwrap_or(usize::MAX);
             let mut buffer = vec![0; want.max(self.chunk).min(room)];
             let mut filled = 0;
             while filled < buffer.len() {

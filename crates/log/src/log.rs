@@ -54,6 +54,14 @@ pub struct Log<I: Io> {
     poison: OnceLock<String>,
 }
 
+impl<I: Io> std::fmt::Debug for Log<I> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = f.debug_struct("Log");
+        out.field("log_id", &self.log_id()).field("generation", &self.generation()).field("shape", &self.shape);
+        out.field("poisoned", &self.poisoned()).finish_non_exhaustive()
+    }
+}
+
 impl<I: Io> Log<I> {
     pub(crate) fn assemble(
         io: I,

@@ -10,7 +10,8 @@ use highwater_wire::{Epoch, LogId, Offset};
 pub(crate) const LOG_ID: LogId = LogId(0x10c);
 
 /// Small, so that a handful of batches makes several segments.
-pub(crate) const OPTIONS: Options = Options { segment_bytes: 4096 + 1024, zero_bytes: 512, cache_bytes: 600, create: true };
+pub(crate) const OPTIONS: Options =
+    Options { segment_bytes: 4096 + 1024, zero_bytes: 512, cache_bytes: 600, create: true };
 
 pub(crate) fn open(io: &MemIo) -> Log<MemIo> {
     match Log::open(io.clone(), OPTIONS, LOG_ID) {
