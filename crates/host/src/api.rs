@@ -68,7 +68,8 @@ pub trait Folders {
     /// The logs.
     type Log: LogStore;
 
-    /// Opens the log of a partition, making it with this log id if there is none.
+    /// Opens the log of a partition, making it with this log id if it was never made before. One that was, and is not there any more, is an error: made
+    /// anew it would have forgotten what it promised.
     fn open(&mut self, partition: PartitionId, name: &str, log: LogId) -> Result<Self::Log, LogError>;
 }
 

@@ -3,7 +3,6 @@
 mod world;
 
 use highwater_host::{HostError, Input, Registered};
-use highwater_log::LogError;
 use highwater_partition::{Input as PartitionInput, Outcome, Ticket};
 use highwater_replica::ReadError;
 use highwater_wire::{Body, CommitRule, Envelope, Epoch, Incarnation, NodeId, PartitionId, Sender};
@@ -30,7 +29,7 @@ fn a_node_forms_registers_creates_leads_and_acknowledges_after_its_flush() {
     world.pass(500);
     assert_eq!(world.node(1).answers.get(&ticket), None, "nothing is acknowledged before its flush");
     assert!(world.visible(1).is_empty());
-    world.release_flushes(1, MAIN, Ok(()));
+    world.release_flushes(1, MAIN);
     assert!(world.done(1, ticket));
     assert_eq!(world.visible(1), ["a"]);
     let read = world.read(1);
@@ -43,7 +42,7 @@ fn a_restarted_node_registers_again_and_leads_what_it_had_in_a_later_epoch() {
     let ticket = world.write(1, "a");
     assert!(world.done(1, ticket));
     assert_eq!(world.node(1).state.incarnations.len(), 1);
-    let bytes = world.node(1).disk.batches(PartitionId::METADATA)[0].clone();
+    let bytes = world.first_entry(1);
     for starts in 2..4 {
         world.kill(1);
         world.start(1);
@@ -59,7 +58,7 @@ fn a_restarted_node_registers_again_and_leads_what_it_had_in_a_later_epoch() {
         assert_eq!(status.records[0].epoch, Some(Epoch(starts as u32 - 1)), "a restarted leader is appointed anew");
         assert_eq!(status.records[0].leader.map(|(_, incarnation)| incarnation), state.incarnations.last().copied());
     }
-    assert_eq!(world.node(1).disk.batches(PartitionId::METADATA)[0], bytes, "the cluster is formed once");
+    assert_eq!(world.first_entry(1), bytes, "the cluster is formed once");
 }
 
 #[test]
@@ -71,7 +70,6 @@ fn a_node_that_loses_its_first_entry_forms_the_same_cluster_again() {
     assert_eq!(world.host(1).status().metadata, None, "nothing runs before the first entry is flushed");
     assert_eq!(world.trace.iter().filter(|line| line.contains("Send")).count(), 0);
     world.kill(1);
-    assert!(world.node(1).disk.batches(PartitionId::METADATA).is_empty());
     world.node(1).hold_flushes.clear();
     world.start(1);
     world.run_until("main is led", |world| world.leader().is_some());
@@ -82,11 +80,12 @@ fn a_first_entry_that_cannot_be_flushed_stops_the_metadata_with_the_reason() {
     let mut world = World::new(1, ALONE);
     world.node(1).hold_flushes.insert(PartitionId::METADATA);
     world.start(1);
-    world.release_flushes(1, PartitionId::METADATA, Err(LogError::Poisoned("no such device".into())));
-    assert!(world.nodes[&1].halted[&PartitionId::METADATA].contains("no such device"));
+    world.node(1).disk.fail_sync(PartitionId::METADATA);
+    world.release_flushes(1, PartitionId::METADATA);
+    assert!(world.nodes[&1].halted[&PartitionId::METADATA].contains("could not be flushed"));
     world.pass(1000);
     let metadata = world.host(1).status().metadata.expect("it is shown");
-    assert!(metadata.halted.is_some_and(|reason| reason.contains("no such device")));
+    assert!(metadata.halted.is_some_and(|reason| reason.contains("could not be flushed")));
 }
 
 #[test]
@@ -166,7 +165,7 @@ fn an_answer_for_an_earlier_process_is_not_this_ones() {
 #[test]
 fn a_folder_that_cannot_be_opened_halts_its_database_alone() {
     let mut world = World::new(1, ALONE);
-    *world.node(1).disk.broken.borrow_mut() = Some(MAIN);
+    world.node(1).disk.break_folder(MAIN);
     world.databases.push(("other".into(), ALONE));
     world.start(1);
     let other = PartitionId(2);

@@ -3,9 +3,8 @@
 mod world;
 
 use highwater_host::Registered;
-use highwater_log::LogError;
 use highwater_replica::Role;
-use highwater_wire::{CommitRule, PartitionId};
+use highwater_wire::CommitRule;
 
 use world::{MAIN, World, peer};
 
@@ -102,8 +101,9 @@ fn a_leader_whose_log_fails_is_replaced_though_its_node_lives() {
     let old = world.leader().expect("main is led");
     world.node(old).hold_flushes.insert(MAIN);
     world.write(old, "b");
-    world.release_flushes(old, MAIN, Err(LogError::Poisoned("input/output error".into())));
-    assert!(world.nodes[&old].halted[&MAIN].contains("input/output error"));
+    world.node(old).disk.fail_sync(MAIN);
+    world.release_flushes(old, MAIN);
+    assert!(world.nodes[&old].halted[&MAIN].contains("could not be flushed"));
     world.run_until("another leads", |world| {
         (1..=3).filter(|n| *n != old).any(|n| {
             let status = world.host(n).partition_status(MAIN);
@@ -138,7 +138,7 @@ fn under_isr_a_dead_follower_leaves_the_set_and_comes_back() {
 
 #[test]
 fn logs_of_first_voters_begin_with_the_same_bytes() {
-    let mut world = World::formed(3, MAJORITY);
-    let first: Vec<_> = (1..=3).map(|n| world.node(n).disk.batches(PartitionId::METADATA)[0].clone()).collect();
-    assert!(first.windows(2).all(|pair| pair[0] == pair[1]));
+    let world = World::formed(3, MAJORITY);
+    let first: Vec<_> = (1..=3).map(|n| world.first_entry(n)).collect();
+    assert!(!first[0].is_empty() && first.windows(2).all(|pair| pair[0] == pair[1]));
 }

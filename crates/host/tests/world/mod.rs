@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use highwater_host::{Effect, Host, HostError, HostStart, Input, NodeState};
-use highwater_log::{FlushDone, LogError};
+use highwater_log::LogStore;
 use highwater_partition::{AckPolicy, Command, Input as PartitionInput, Outcome, Proposal, Reign, Ticket};
 use highwater_replica::{Role, Timing};
 use highwater_wire::batch::{self, Record};
 use highwater_wire::{CommitRule, Envelope, Incarnation, LogId, NodeId, Offset, PartitionId, PeerId};
 
-pub use disk::Disk;
+pub use disk::{Disk, Job};
 
 pub const MAIN: PartitionId = PartitionId(1);
 
@@ -40,7 +40,7 @@ pub struct Node {
     pub answers: BTreeMap<Ticket, Outcome>,
     /// Flush jobs of these partitions wait until they are taken off the list.
     pub hold_flushes: BTreeSet<PartitionId>,
-    held: Vec<(PartitionId, FlushDone)>,
+    held: Vec<(PartitionId, Job)>,
 }
 
 pub struct World {
@@ -109,7 +109,7 @@ impl World {
     pub fn kill(&mut self, n: u32) {
         let node = self.nodes.get_mut(&n).expect("a node");
         assert!(node.host.take().is_some(), "node {n} runs");
-        node.disk.crash();
+        node.disk.crash(|_| 0);
         node.machines.clear();
         node.held.clear();
         self.inputs.retain(|(to, _)| *to != n);
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    fn perform(&mut self, n: u32, effects: Vec<Effect<FlushDone>>) {
+    fn perform(&mut self, n: u32, effects: Vec<Effect<Job>>) {
         for effect in effects {
             self.trace.push(format!("{} n{n} {effect:?}", self.now));
             match effect {
@@ -190,7 +190,7 @@ impl World {
                     if self.node(n).hold_flushes.contains(&id) {
                         self.node(n).held.push((id, job));
                     } else {
-                        self.inputs.push_back((n, Input::FlushDone(id, job)));
+                        self.inputs.push_back((n, Input::FlushDone(id, job.run())));
                     }
                 }
                 Effect::Opened(id, _) => {
@@ -213,18 +213,21 @@ impl World {
         }
     }
 
-    /// Lets the flushes of that partition end, with that result.
-    pub fn release_flushes(&mut self, n: u32, id: PartitionId, result: Result<(), LogError>) {
+    /// Lets the flushes of that partition run.
+    pub fn release_flushes(&mut self, n: u32, id: PartitionId) {
         let node = self.node(n);
         node.hold_flushes.remove(&id);
         let held = std::mem::take(&mut node.held);
-        let (these, others) = held.into_iter().partition(|(of, _)| *of == id);
+        let (these, others): (Vec<_>, Vec<_>) = held.into_iter().partition(|(of, _)| *of == id);
         node.held = others;
-        for (id, mut done) in these {
-            done.result = result.clone();
-            self.inputs.push_back((n, Input::FlushDone(id, done)));
-        }
+        self.inputs.extend(these.into_iter().map(|(id, job)| (n, Input::FlushDone(id, job.run()))));
         self.settle();
+    }
+
+    /// The first entry of that node's metadata log.
+    pub fn first_entry(&self, n: u32) -> Bytes {
+        let log = self.host(n).metadata_partition().expect("the metadata runs").log();
+        log.read(0, 1).expect("the log reads")
     }
 
     /// The node that leads `main` and whose machine executes.
