@@ -21,14 +21,7 @@ pub struct FileIo {
 impl FileIo {
     /// Opens a folder for one process alone; makes it, durably, if it is not there. `WouldBlock` if another process has it.
     pub fn open(path: &Path) -> io::Result<FileIo> {
-        if !path.is_dir() {
-            fs::create_dir_all(path)?;
-            // Every folder that may have been made is synced into the one above it.
-            for above in path.ancestors().skip(1) {
-                let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-                File::open(above)?.sync_all()?;
-            }
-        }
+        make_folder(path)?;
         let io = FileIo::inspect(path)?;
         flock(&io.folder, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
             let error = io::Error::from(error);
@@ -47,6 +40,23 @@ impl FileIo {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Makes a folder and those above it that are not there, each durable in the one above.
+fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    make_folder(above)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    File::open(above)?.sync_all()
 }
 
 impl Io for FileIo {

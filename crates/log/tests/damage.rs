@@ -137,7 +137,7 @@ fn two_files_swapped_are_found() {
 fn a_folder_of_another_log_is_refused_and_a_file_too() {
     let (disk, _) = folder(true);
     let other = LogId(0xbad);
-    let error = Log::open(disk.copy(), OPTIONS, other).err().expect("it is not that log's");
+    let error = Log::open(disk.copy(), OPTIONS, other).expect_err("it is not that log's");
     assert!(matches!(error, OpenError::OtherLog { .. }), "{error}");
 
     let foreign = MemIo::new();
@@ -145,7 +145,7 @@ fn a_folder_of_another_log_is_refused_and_a_file_too() {
     let io = disk.copy();
     let name = "00000000000000000000.log";
     io.put(name, &foreign.contents(name));
-    let error = Log::open(io, OPTIONS, LOG_ID).err().expect("the segment is another log's");
+    let error = Log::open(io, OPTIONS, LOG_ID).expect_err("the segment is another log's");
     assert!(matches!(&error, OpenError::OtherLog { name: named, .. } if named == name), "{error}");
 }
 
@@ -160,7 +160,7 @@ fn an_older_control_file_is_refused() {
     drop(log);
     io.kill();
     io.put("control", &older);
-    let error = Log::open(io, OPTIONS, LOG_ID).err().expect("the control file is older");
+    let error = Log::open(io, OPTIONS, LOG_ID).expect_err("the control file is older");
     assert!(error.to_string().contains("older than the log"), "{error}");
 }
 
@@ -170,7 +170,7 @@ fn a_refused_folder_is_not_touched() {
     let io = disk.copy();
     io.flip("00000000000000000000.log", 4200, 1);
     let before: Vec<_> = names(&io).into_iter().map(|name| io.contents(&name)).collect();
-    let error = Log::open(io.clone(), OPTIONS, LOG_ID).err().expect("a flushed entry is damaged");
+    let error = Log::open(io.clone(), OPTIONS, LOG_ID).expect_err("a flushed entry is damaged");
     let OpenError::Corrupt { position, offset, flushed, .. } = error else { panic!("{error}") };
     assert_eq!((position, offset, flushed), (4096, 0, 7));
     let after: Vec<_> = names(&io).into_iter().map(|name| io.contents(&name)).collect();
@@ -181,11 +181,11 @@ fn a_refused_folder_is_not_touched() {
 fn a_folder_with_other_files_is_not_taken_for_an_empty_one() {
     let io = MemIo::new();
     io.put("notes.txt", b"mine");
-    let error = Log::open(io, OPTIONS, LOG_ID).err().expect("it is somebody's");
+    let error = Log::open(io, OPTIONS, LOG_ID).expect_err("it is somebody's");
     assert!(matches!(&error, OpenError::NotALog { found } if found == "notes.txt"), "{error}");
 
     let options = highwater_log::Options { create: false, ..OPTIONS };
-    let error = Log::open(MemIo::new(), options, LOG_ID).err().expect("a log was there");
+    let error = Log::open(MemIo::new(), options, LOG_ID).expect_err("a log was there");
     assert!(matches!(error, OpenError::Missing { .. }), "{error}");
 }
 
