@@ -1,1 +1,24 @@
-//! See ARCHITECTURE.md.
+//! The deterministic simulator: a whole cluster of [`highwater_host::Host`]s over simulated disks, networks and clocks, driven by one seed.
+//!
+//! A run has two phases. In the *safety* phase, a random subset of fault classes strikes while clients work; every law of [`laws`] is checked
+//! after every step. In the *liveness* phase everything is healed, and the cluster must get a leader, commit a write and catch up within stated
+//! bounds. At the end the clients' own record is checked against one read of everything.
+//!
+//! The same crate holds named scenarios ([`scenario`]), which tell a short story with every number out of the real step functions.
+
+pub mod clients;
+pub mod facts;
+pub mod faults;
+pub mod laws;
+pub mod machine;
+mod options;
+pub mod oracle;
+mod report;
+pub mod rng;
+mod run;
+pub mod trace;
+mod world;
+
+pub use options::{Profile, RunOptions};
+pub use report::{Report, SeedReport, Violation};
+pub use run::run;

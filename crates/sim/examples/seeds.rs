@@ -1,0 +1,23 @@
+//! Runs seeds and prints what they found: `seeds [FIRST] [COUNT] [PROFILE] [trace]`.
+
+use std::io::Write;
+
+use highwater_sim::{Profile, RunOptions, run};
+
+fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let options = RunOptions {
+        first_seed: number(0, 1),
+        seeds: number(1, 10),
+        profile: arguments.get(2).and_then(|name| name.parse().ok()).unwrap_or(Profile::Mixed),
+        jobs: 2,
+        trace: arguments.iter().any(|argument| argument == "trace"),
+    };
+    let report = run(&options);
+    let mut out = std::io::stdout().lock();
+    for seed in &report.seeds {
+        out.write_all(seed.trace.as_bytes())?;
+    }
+    writeln!(out, "{report}")
+}

@@ -1,0 +1,134 @@
+//! The classes of faults, and which of them strike in a run.
+//!
+//! Every seed draws a subset of them: all at once would mask each other. One seed in ten has none at all.
+
+use crate::rng::Rng;
+
+/// A class of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// A process is killed, between two effects or in the middle of a write; what it wrote stays in the file system.
+    Kill,
+    /// A machine loses power: any subset of the sectors that were not synced is gone.
+    Power,
+    /// All machines lose power at once.
+    PowerAll,
+    /// A process is stopped for a while; what arrives meanwhile is taken in late.
+    Pause,
+    /// The network falls into parts.
+    Partition,
+    /// A node can send and not receive, or the reverse.
+    OneWay,
+    /// Messages are lost.
+    Loss,
+    /// Messages arrive again, also much later.
+    Duplicate,
+    /// Messages overtake each other.
+    Reorder,
+    /// A link is clogged and let go later.
+    Clog,
+    /// Connections break.
+    Disconnect,
+    /// Flushes are slow.
+    SlowDisk,
+    /// A write or a flush fails.
+    IoError,
+    /// A disk is full for a while.
+    DiskFull,
+    /// Clocks run at different rates.
+    Skew,
+    /// Requests and answers between clients and nodes are lost.
+    ClientLoss,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 16] = [
+        Fault::Kill,
+        Fault::Power,
+        Fault::PowerAll,
+        Fault::Pause,
+        Fault::Partition,
+        Fault::OneWay,
+        Fault::Loss,
+        Fault::Duplicate,
+        Fault::Reorder,
+        Fault::Clog,
+        Fault::Disconnect,
+        Fault::SlowDisk,
+        Fault::IoError,
+        Fault::DiskFull,
+        Fault::Skew,
+        Fault::ClientLoss,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Kill => "kill",
+            Fault::Power => "power-loss",
+            Fault::PowerAll => "power-loss-of-all",
+            Fault::Pause => "pause",
+            Fault::Partition => "partition",
+            Fault::OneWay => "one-way-partition",
+            Fault::Loss => "message-loss",
+            Fault::Duplicate => "message-duplicated",
+            Fault::Reorder => "message-reordered",
+            Fault::Clog => "clogged-link",
+            Fault::Disconnect => "disconnect",
+            Fault::SlowDisk => "slow-disk",
+            Fault::IoError => "io-error",
+            Fault::DiskFull => "disk-full",
+            Fault::Skew => "clock-skew",
+            Fault::ClientLoss => "client-message-loss",
+        }
+    }
+
+    /// Whether it usually ends a leadership when it strikes the leader.
+    fn ends_leadership(self) -> bool {
+        matches!(self, Fault::Kill | Fault::Power | Fault::PowerAll | Fault::Pause)
+    }
+
+    /// The mean time between two strikes in milliseconds; `None` if it holds all the time.
+    pub fn gap_ms(self) -> Option<u64> {
+        match self {
+            Fault::Kill | Fault::Power | Fault::Pause => Some(3_000),
+            Fault::Partition | Fault::OneWay => Some(4_000),
+            Fault::PowerAll => Some(12_000),
+            Fault::Clog | Fault::Disconnect | Fault::SlowDisk => Some(2_500),
+            Fault::IoError | Fault::DiskFull => Some(6_000),
+            Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => None,
+        }
+    }
+}
+
+/// Draws the classes of a run.
+pub fn draw(rng: &mut Rng) -> Vec<Fault> {
+    if rng.percent(10) {
+        return Vec::new();
+    }
+    let chance = *rng.pick(&[15, 30, 50]);
+    let mut drawn: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.percent(chance)).collect();
+    if !drawn.iter().any(|fault| fault.ends_leadership()) {
+        drawn.push(*rng.pick(&[Fault::Kill, Fault::Power, Fault::Pause]));
+    }
+    drawn.sort();
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn subsets_vary_every_class_occurs_and_some_runs_have_none() {
+        let plans: BTreeSet<Vec<Fault>> = (0..300).map(|seed| draw(&mut Rng::new(seed))).collect();
+        assert!(plans.len() > 100, "{} different subsets in 300 seeds", plans.len());
+        assert!(plans.contains(&Vec::new()));
+        assert!(plans.iter().all(|plan| plan.is_empty() || plan.iter().any(|fault| fault.ends_leadership())));
+        let occurring: BTreeSet<Fault> = plans.into_iter().flatten().collect();
+        assert_eq!(occurring.len(), Fault::ALL.len());
+    }
+}

@@ -1,0 +1,169 @@
+//! What one replica does on one input: the real step function, with its effects performed on a disk in memory.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::{Bytes, BytesMut};
+use highwater_replica::{Effect, Input, Mode, Replica, Role, Start, Timing};
+use highwater_wire::batch::{self, Control, Record};
+use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, LogShape};
+
+use super::world::{COORDINATOR, Entry, Local, Node, PARTITION, incarnation, peer};
+use super::{Config, REPLICAS};
+
+/// What a step did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Done {
+    pub(super) sent: Vec<(usize, Envelope)>,
+    /// The last HW announced.
+    pub(super) hw: Option<u64>,
+    /// An epoch that this replica began to lead, and its log then.
+    pub(super) led: Option<(Epoch, Vec<Entry>)>,
+    /// Where the log was cut, at the lowest.
+    pub(super) cut: Option<u64>,
+    /// Indexes that were given to reads.
+    pub(super) indexes: Vec<u64>,
+}
+
+/// A replica before anything has happened.
+pub(super) fn first(index: usize, config: &Config) -> Node {
+    recover(index, 1, Vec::new(), HardState::default(), config)
+}
+
+fn recover(index: usize, starts: u64, log: Vec<Entry>, hard: HardState, config: &Config) -> Node {
+    let mut shape = LogShape::default();
+    log.iter().for_each(|entry| shape.append(entry.epoch, 1));
+    shape.flushed = shape.end;
+    let mode = match config.rule {
+        Some(_) => Mode::Appointed,
+        None => Mode::SelfElecting { voters: (0..REPLICAS).map(peer).collect() },
+    };
+    let replica = Replica::new(Start {
+        partition: PARTITION,
+        me: peer(index),
+        incarnation: incarnation(index, starts),
+        mode,
+        timing: Timing::default(),
+        seed: 0,
+        shape,
+        hard: hard.clone(),
+        now: 0,
+    });
+    Node { replica, starts, durable: log.len(), log, hard }
+}
+
+/// The bytes of an entry that is not stamped yet.
+fn unstamped(id: u8) -> BytesMut {
+    match id {
+        0 => batch::build_control(&Control::EpochStart, 0),
+        id => {
+            let value = Bytes::copy_from_slice(&[id]);
+            batch::build(&[Record { key: None, value: Some(value) }], 0)
+        }
+    }
+}
+
+fn bytes_of(log: &[Entry], from: u64) -> Bytes {
+    let mut all = BytesMut::new();
+    for (offset, entry) in log.iter().enumerate().skip(from as usize) {
+        let mut one = unstamped(entry.id);
+        batch::stamp(&mut one, offset as u64, entry.epoch).expect("a batch built here");
+        all.extend_from_slice(&one);
+    }
+    all.freeze()
+}
+
+fn entries_of(batches: &Bytes) -> Vec<Entry> {
+    let entry = |item: Result<(batch::BatchHeader, Bytes), batch::BatchError>| {
+        let (header, bytes) = item.expect("only whole batches are appended");
+        assert_eq!(header.count, 1, "batches here have one entry");
+        let id = match header.control {
+            true => 0,
+            false => batch::records(&bytes).expect("a batch built here")[0].value.as_ref().expect("a value")[0],
+        };
+        Entry { epoch: header.epoch, id }
+    };
+    batch::split(batches).map(entry).collect()
+}
+
+/// Takes the step.
+///
+/// # Errors
+/// What the replica says of itself when it breaks a law of its own and stops.
+pub(super) fn step(
+    index: usize,
+    node: &Node,
+    local: Local,
+    message: Option<&Envelope>,
+    config: &Config,
+) -> Result<(Node, Done), String> {
+    let run = || {
+        let (mut node, mut done) = (node.clone(), Done::default());
+        let mut effects = Vec::new();
+        match local {
+            Local::Deliver(_) => {
+                let envelope = message.expect("a delivery has a message").clone();
+                node.replica.step(0, Input::Message(envelope), &mut effects);
+            }
+            Local::Flush => {
+                node.durable = node.log.len();
+                node.replica.step(0, Input::Flushed(node.durable as u64), &mut effects);
+            }
+            Local::Crash(kept) => {
+                assert!(kept >= node.durable, "what is durable survives");
+                node.log.truncate(kept);
+                node = recover(index, node.starts + 1, node.log, node.hard, config);
+            }
+            Local::Write(id) => {
+                let epoch = node.replica.promised().expect("a leader has an epoch");
+                let base = node.log.len() as u64;
+                // A refusal, as when too few are in reach, changes nothing.
+                let _ = node.replica.propose(0, epoch, base, unstamped(id), &mut effects);
+            }
+            Local::Fire(timeout) => node.replica.step(0, Input::Timeout(timeout), &mut effects),
+            Local::Read => node.replica.step(0, Input::Read(1), &mut effects),
+        }
+        perform(&mut node, effects, &mut done);
+        (node, done)
+    };
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    })
+}
+
+fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
+    let mut queue = VecDeque::from(effects);
+    while let Some(effect) = queue.pop_front() {
+        match effect {
+            Effect::Persist(hard) => node.hard = hard,
+            Effect::Append(batches) => node.log.extend(entries_of(&batches)),
+            Effect::Cut(to) => {
+                node.log.truncate(to as usize);
+                node.durable = node.durable.min(node.log.len());
+                done.cut = Some(done.cut.map_or(to, |lower| lower.min(to)));
+            }
+            Effect::Send(Dest::Node(to), envelope) => done.sent.push((to.0 as usize, envelope)),
+            Effect::Send(Dest::Coordinator, envelope) => done.sent.push((COORDINATOR, envelope)),
+            Effect::Ship { to, stream, from, .. } => {
+                let batches = bytes_of(&node.log, from);
+                let (size, upto) = (batches.len(), node.log.len() as u64);
+                let hw = node.replica.hw();
+                let body = Body::Batch { stream, base: from, batches, hw, start: 0 };
+                let sender = highwater_wire::Sender {
+                    peer: node.replica.me(),
+                    incarnation: incarnation(node.replica.me().node.0 as usize, node.starts),
+                };
+                let envelope = Envelope { partition: PARTITION, sender, epoch: node.replica.promised(), body };
+                done.sent.push((to.node.0 as usize, envelope));
+                let mut more = Vec::new();
+                node.replica.shipped(to, stream, upto, size, &mut more);
+                queue.extend(more);
+            }
+            Effect::HighWatermark(hw) => done.hw = Some(hw),
+            Effect::Role(Role::Leader { epoch, .. }) => done.led = Some((epoch, node.log.clone())),
+            Effect::Role(_) => {}
+            Effect::Read(_, answer) => done.indexes.extend(answer.ok()),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The exhaustive model: every order of events of three replicas, within stated bounds, over the same step functions that a node runs.
+//!
+//! A breadth-first search visits every state that can be reached. Messages are a set that only grows: each may arrive at any time, more than once, or
+//! never. A log is flushed at any time; a crash loses memory and any tail of what was not flushed. Timers run out at any time. The coordinator
+//! is abstract: ballots begin at any time, promises reach it or do not, and any choice that the protocol's text allows may be recorded; it is written
+//! down here on its own, so that it checks the real coordinator's rules by another statement of them.
+//!
+//! What must hold is judged by an oracle that looks at the disks and at what was announced, and not at the replicas' own bookkeeping ([`laws`]).
+//! A violation is reported with the shortest sequence of events that leads to it, in words.
+//!
+//! Symmetry: the replicas are alike at the beginning, so the first to lead (or, in the self-electing partition, the first to stand) is called
+//! replica 0.
+//!
+//! To be feasible, replicas, messages and sets of messages are interned, and a step of one replica on one input is computed once however many
+//! states it occurs in.
+
+mod coordinator;
+mod describe;
+mod intern;
+mod laws;
+mod local;
+mod search;
+mod world;
+
+use highwater_wire::CommitRule;
+
+/// How many replicas there are.
+pub const REPLICAS: usize = 3;
+
+/// What is explored, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The commit rule of an appointed partition; none for the self-electing one.
+    pub rule: Option<CommitRule>,
+    /// How many epochs there may be.
+    pub epochs: u32,
+    /// How many entries clients write, in whatever epochs.
+    pub writes: u8,
+    /// How often a replica crashes, all together.
+    pub crashes: u8,
+    /// How many streams one incarnation may open.
+    pub streams: u64,
+    /// How often a live stream is given up as silent, all together.
+    pub silences: u8,
+    /// The greatest version of the record: appointments and changes of the ISR raise it.
+    pub versions: u64,
+    /// How many linearizable reads arrive.
+    pub reads: u8,
+    /// Stop, incomplete, after this many states.
+    pub states_max: usize,
+}
+
+impl Config {
+    /// One write, two epochs, one crash under this rule.
+    pub fn appointed(rule: CommitRule) -> Config {
+        Config {
+            rule: Some(rule),
+            epochs: 2,
+            writes: 1,
+            crashes: 1,
+            streams: 3,
+            silences: 0,
+            versions: 3,
+            reads: 0,
+            states_max: 20_000_000,
+        }
+    }
+
+    /// One write, two epochs, one crash in the self-electing partition.
+    pub fn electing() -> Config {
+        Config { rule: None, ..Config::appointed(CommitRule::Quorum { q: 2 }) }
+    }
+
+    /// The rule by which HW is counted.
+    fn commit_rule(&self) -> CommitRule {
+        self.rule.unwrap_or(CommitRule::Quorum { q: REPLICAS as u32 / 2 + 1 })
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Different states visited.
+    pub states: usize,
+    /// Steps taken, those included that led to a state known before.
+    pub steps: u64,
+    /// The number of events on the longest of the shortest ways to a state.
+    pub depth: usize,
+    /// Different messages sent.
+    pub messages: usize,
+    /// Different states of one replica with its disk.
+    pub replicas: usize,
+    /// Every state within the bounds was visited.
+    pub complete: bool,
+    /// The first violation, on a shortest way.
+    pub violation: Option<Violation>,
+}
+
+/// A broken law.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which law, and how.
+    pub law: String,
+    /// The events that lead to it, in words.
+    pub trace: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Report { states, steps, depth, messages, replicas, complete, violation } = self;
+        writeln!(
+            f,
+            "{states} states{}, depth {depth}, {steps} steps, {replicas} states of one replica, {messages} messages",
+            if *complete { "" } else { " (not all)" }
+        )?;
+        if let Some(Violation { law, trace }) = violation {
+            writeln!(f, "broken: {law}")?;
+            for (number, event) in trace.iter().enumerate() {
+                writeln!(f, "{:>3}. {event}", number + 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Explores every order of events within the bounds, and stops at the first violation.
+pub fn run(config: &Config) -> Report {
+    assert!(config.epochs > 0, "there is at least one epoch");
+    search::Search::new(config.clone()).run()
+}

@@ -1,0 +1,104 @@
+//! A node: what survives its processes, and the process that runs, if one does.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use highwater_host::{Host, NodeState};
+use highwater_partition::{Command, Ticket};
+use highwater_wire::{LogId, NodeId, Offset, PartitionId, PeerId};
+
+use super::clock::Clock;
+use super::disk::Disk;
+use super::event::{Attempt, Life};
+use super::folders::SimFolders;
+use crate::clients::{Ask, Instant};
+use crate::machine::{Checkpoint, Machine, WriteAnswer};
+
+/// What the state machine is told, in order.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// By its partition.
+    Command(Command),
+    /// By a client.
+    Request { attempt: Attempt, ask: Ask },
+}
+
+/// Who waits behind a ticket.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiting {
+    /// For a write's answer, computed from the state that ends at `until`.
+    Write { attempt: Attempt, answer: WriteAnswer, until: Offset, wrote: bool, committed: bool },
+    /// For a read.
+    Read { attempt: Attempt, key: u8, list: u8, linearizable: bool },
+    /// For everything there is to read, at the end.
+    Everything,
+}
+
+/// A database's state machine in a process.
+#[derive(Debug)]
+pub(super) struct Database {
+    /// Its partition.
+    pub(super) partition: PartitionId,
+    /// The machine.
+    pub(super) machine: Machine,
+    /// What it has been told and not taken up.
+    pub(super) work: VecDeque<Work>,
+    /// Whether a turn is under way.
+    pub(super) turning: bool,
+}
+
+/// A process.
+pub(super) struct Process {
+    /// What decides.
+    pub(super) host: Host<SimFolders>,
+    /// The database, once its partition is open.
+    pub(super) database: Option<Database>,
+    /// Who waits.
+    pub(super) waiting: BTreeMap<Ticket, Waiting>,
+    /// The last ticket drawn.
+    pub(super) tickets: u64,
+    /// What the machine tells arrives in order: not before this.
+    pub(super) tells_until: Instant,
+    /// HW as it was last looked at.
+    pub(super) hw: BTreeMap<PartitionId, Offset>,
+    /// The maximal set as it was last looked at, where this process leads.
+    pub(super) counted: BTreeMap<PartitionId, Vec<PeerId>>,
+    /// A partition has stopped.
+    pub(super) halted: Option<String>,
+}
+
+/// How a process is going to die.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doom {
+    /// After so many more effects; `None`: when its disk fails, in the middle of a step.
+    pub(super) effects: Option<u64>,
+    /// With the power.
+    pub(super) power: bool,
+}
+
+/// A node.
+pub(super) struct Node {
+    /// Its id.
+    pub(super) id: NodeId,
+    /// Its log id.
+    pub(super) log: LogId,
+    /// Its clock.
+    pub(super) clock: Clock,
+    /// Its disk.
+    pub(super) disk: Disk,
+    /// Its memory, durable.
+    pub(super) state: NodeState,
+    /// The state of its database, durable.
+    pub(super) checkpoint: Checkpoint,
+    /// The number of its process.
+    pub(super) life: Life,
+    /// Its process.
+    pub(super) process: Option<Process>,
+    /// It does nothing before this.
+    pub(super) paused_until: Instant,
+    /// Its flushes are slow before this.
+    pub(super) slow_until: Instant,
+    /// It is going to die.
+    pub(super) doom: Option<Doom>,
+    /// A fault of its disk was ordered in this life, so that it may stop.
+    pub(super) disk_fault: bool,
+}

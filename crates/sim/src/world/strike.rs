@@ -1,0 +1,163 @@
+//! Faults strike, and what they took away comes back.
+
+use highwater_wire::NodeId;
+
+use super::World;
+use super::event::{AtNode, Event, Restore};
+use super::node::Doom;
+use crate::faults::Fault;
+
+impl World {
+    /// Decides when that class strikes next.
+    pub(super) fn schedule_strike(&mut self, fault: Fault) {
+        if let Some(gap_ms) = fault.gap_ms() {
+            let after = 1_000_000 + self.rng.below(2 * gap_ms * 1_000);
+            self.queue.at(self.now + after, Event::Strike { fault });
+        }
+    }
+
+    /// The class strikes, unless its time is over.
+    pub(super) fn strike(&mut self, fault: Fault) {
+        if self.healed.is_some() {
+            return;
+        }
+        self.schedule_strike(fault);
+        let id = self.victim();
+        self.trace.note(self.now, &(fault, id), || format!("FAULT {} at node {id}", fault.name()));
+        *self.counted.faults.entry(fault).or_default() += 1;
+        let now = self.now;
+        match fault {
+            Fault::Kill => self.doom(id, false),
+            Fault::Power => self.doom(id, true),
+            Fault::PowerAll => {
+                let running: Vec<_> =
+                    self.nodes.values().filter(|node| node.process.is_some()).map(|node| node.id).collect();
+                for id in running {
+                    self.die(id, true);
+                }
+            }
+            Fault::Pause => {
+                let takes = if self.rng.percent(40) {
+                    self.rng.range(30_000, 400_000)
+                } else {
+                    self.rng.range(400_000, 3_000_000)
+                };
+                self.node_mut(id).paused_until = now + takes;
+            }
+            Fault::Partition => self.partition(id),
+            Fault::OneWay => {
+                let (deaf, takes) = (self.rng.percent(50), self.rng.range(200_000, 3_000_000));
+                for peer in self.peers(id) {
+                    let (from, to) = if deaf { (peer, id) } else { (id, peer) };
+                    self.block(from, to, takes);
+                }
+            }
+            Fault::Clog => {
+                for peer in self.peers(id) {
+                    if self.rng.percent(60) {
+                        let until = now + self.rng.range(50_000, 1_200_000);
+                        self.network.clog(id, peer, until);
+                    }
+                }
+            }
+            Fault::Disconnect => {
+                for peer in self.peers(id) {
+                    if self.rng.percent(60) {
+                        self.disconnect(id, peer);
+                    }
+                }
+            }
+            Fault::SlowDisk => self.node_mut(id).slow_until = now + self.rng.range(300_000, 2_500_000),
+            Fault::IoError => {
+                let mut rng = self.rng.fork(11);
+                let node = self.node_mut(id);
+                node.disk_fault = true;
+                node.disk.fail_once(&mut rng);
+            }
+            Fault::DiskFull => {
+                let takes = self.rng.range(200_000, 2_500_000);
+                self.node(id).disk.set_full(true);
+                self.queue.at(now + takes, Event::Restore(Restore::Room { node: id }));
+            }
+            Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => {}
+        }
+    }
+
+    /// A node to strike: more often than not the leader.
+    fn victim(&mut self) -> NodeId {
+        let all: Vec<NodeId> = self.nodes.keys().copied().collect();
+        match self.leader {
+            Some(leader) if self.rng.percent(55) => leader,
+            _ => *self.rng.pick(&all),
+        }
+    }
+
+    fn peers(&self, id: NodeId) -> Vec<NodeId> {
+        self.nodes.keys().copied().filter(|peer| *peer != id).collect()
+    }
+
+    /// A process is going to die: now, after some more effects, or in the middle of a write.
+    fn doom(&mut self, id: NodeId, power: bool) {
+        if self.node(id).process.is_none() {
+            return;
+        }
+        match self.rng.below(3) {
+            0 => {
+                let now = self.now;
+                self.later(id, now, AtNode::Die { power });
+            }
+            1 => {
+                let effects = Some(self.rng.below(30));
+                self.node_mut(id).doom = Some(Doom { effects, power });
+            }
+            _ => {
+                self.node_mut(id).doom = Some(Doom { effects: None, power });
+                self.fail_disk_from_now(id);
+            }
+        }
+    }
+
+    /// The network falls into parts for a while: one node alone, or any two halves.
+    fn partition(&mut self, id: NodeId) {
+        let takes = self.rng.range(200_000, 4_000_000);
+        let alone = self.rng.percent(60);
+        let side: Vec<NodeId> = match alone {
+            true => vec![id],
+            false => {
+                self.nodes.keys().copied().collect::<Vec<_>>().into_iter().filter(|_| self.rng.percent(50)).collect()
+            }
+        };
+        let others: Vec<NodeId> = self.nodes.keys().copied().filter(|node| !side.contains(node)).collect();
+        for one in &side {
+            for other in &others {
+                self.block(*one, *other, takes);
+                self.block(*other, *one, takes);
+                if self.rng.percent(50) {
+                    self.disconnect(*one, *other);
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, from: NodeId, to: NodeId, takes: u64) {
+        let number = self.network.block(from, to);
+        self.queue.at(self.now + takes, Event::Restore(Restore::Link { from, to, number }));
+    }
+
+    /// The connection between two nodes breaks, and both are told some time.
+    fn disconnect(&mut self, one: NodeId, other: NodeId) {
+        self.network.disconnect(one, other);
+        for (node, peer) in [(one, other), (other, one)] {
+            let when = self.now + self.rng.range(100, 100_000);
+            self.later(node, when, AtNode::Broken { peer, gone: false });
+        }
+    }
+
+    /// Something comes back.
+    pub(super) fn restore(&mut self, restore: Restore) {
+        match restore {
+            Restore::Link { from, to, number } => self.network.unblock(from, to, number),
+            Restore::Room { node } => self.node(node).disk.set_full(false),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What an observer sees of a process after each of its steps.
+
+use highwater_partition::Partition;
+use highwater_replica::Role;
+use highwater_wire::{NodeId, Offset, PartitionId, PeerId};
+
+use super::World;
+use super::folders::SimLog;
+use crate::facts::{Observation, Place};
+
+/// What is looked at of a partition.
+struct Glance {
+    hw: Offset,
+    leads: Option<highwater_wire::Epoch>,
+    maximal: Option<Vec<PeerId>>,
+}
+
+fn glance(partition: &Partition<SimLog>) -> Glance {
+    let replica = partition.replica();
+    let leads = match replica.role() {
+        Role::Leader { epoch, .. } => Some(epoch),
+        _ => None,
+    };
+    let maximal = leads.map(|_| {
+        let mut members = replica.set().members.clone();
+        members.extend(replica.proposed().unwrap_or(&[]));
+        members.sort_unstable();
+        members.dedup();
+        members
+    });
+    Glance { hw: replica.hw(), leads, maximal }
+}
+
+impl World {
+    /// Shows one thing to the oracle. False if a law is broken.
+    pub(super) fn see(&mut self, seen: Observation) -> bool {
+        if let Observation::Cut { place, to } = &seen {
+            let cut = self.cuts.entry(*place).or_insert(*to);
+            *cut = (*cut).min(*to);
+        }
+        match self.oracle.see(&seen) {
+            Ok(()) => self.broken.is_none(),
+            Err(broken) => {
+                self.break_with(broken);
+                false
+            }
+        }
+    }
+
+    /// Shows the oracle what the logs have noted. False if a law is broken.
+    pub(super) fn take_notes(&mut self) -> bool {
+        let notes = std::mem::take(&mut *self.notes.borrow_mut());
+        notes.into_iter().all(|seen| self.see(seen))
+    }
+
+    /// Looks at HW and sets of everything that runs on a node. False if a law is broken.
+    pub(super) fn watch(&mut self, id: NodeId) -> bool {
+        let database = self.database();
+        let Some(process) = self.node_mut(id).process.as_mut() else { return true };
+        let mut seen = Vec::new();
+        let metadata = process.host.metadata_partition().map(|partition| (PartitionId::METADATA, partition));
+        let databases = database.and_then(|id| Some((id, process.host.partition_here(id)?)));
+        let glances: Vec<_> =
+            metadata.into_iter().chain(databases).map(|(id, partition)| (id, glance(partition))).collect();
+        for (partition, glance) in glances {
+            let place = Place { partition, node: id };
+            if let (Some(epoch), Some(maximal)) = (glance.leads, glance.maximal)
+                && process.counted.get(&partition) != Some(&maximal)
+            {
+                process.counted.insert(partition, maximal.clone());
+                seen.push(Observation::Counts { place, epoch, maximal });
+            }
+            if glance.leads.is_none() {
+                process.counted.remove(&partition);
+            }
+            if process.hw.get(&partition).copied().unwrap_or(0) != glance.hw {
+                process.hw.insert(partition, glance.hw);
+                seen.push(Observation::HighWatermark { place, hw: glance.hw, leads: glance.leads });
+            }
+        }
+        seen.into_iter().all(|seen| self.see(seen))
+    }
+}
