@@ -12,7 +12,7 @@ use highwater_wire::{Epoch, LogId, LogShape, Offset};
 
 use crate::control::{self, Control};
 use crate::error::OpenError;
-use crate::frame::{CHUNK_BYTES, FrameHeader, Reader, Slot};
+use crate::frame::{ALIGN, CHUNK_BYTES, FrameHeader, Reader, Slot};
 use crate::io::{Io, IoFile};
 use crate::replace::TEMPORARY;
 use crate::segment::{self, FIRST_FRAME, Segment, SegmentHeader};
@@ -276,7 +276,8 @@ impl<'a, F: IoFile> Walk<'a, F> {
         let (mut flushed, mut live) = (0, false);
         for (index, segment) in self.segments.iter().enumerate().skip(at) {
             let mut reader = Reader::new(&*segment.file, CHUNK_BYTES)?;
-            let mut from = if index == at { segment.position } else { FIRST_FRAME };
+            // The frame at the stop itself, if its header is whole, says nothing that is not known.
+            let mut from = if index == at { segment.position + ALIGN } else { FIRST_FRAME };
             while let Some((position, frame)) = reader.find_header(from)? {
                 if frame.log_id == self.control.log_id
                     && frame.offset >= self.next
@@ -286,7 +287,7 @@ impl<'a, F: IoFile> Walk<'a, F> {
                     live = true;
                     flushed = flushed.max(frame.flushed_before);
                 }
-                from = position + 8;
+                from = position + ALIGN;
             }
         }
         Ok((flushed, live))
