@@ -1,0 +1,15 @@
+//! The built binary from outside: processes, sockets and files, as users and their programs meet them.
+//!
+//! Every test starts its own node on a port of its own in a temporary folder, and the node ends with the test. Tests on real data read the folder that
+//! `HIGHWATER_TEST_DATA` names; without it they say that they were skipped, and under `CI=true` they fail.
+
+mod bad_input;
+mod chinook;
+mod damage;
+mod data;
+mod hrana;
+mod http;
+mod libsql;
+mod node;
+mod slt;
+mod sqllogictest;
