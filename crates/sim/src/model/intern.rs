@@ -1,5 +1,6 @@
 //! Interning: equal values get equal numbers, so that a state is a handful of numbers and a comparison is cheap.
 
+// looked up only: numbers are given in the order in which values first occur, and no map here is walked.
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
@@ -39,6 +40,7 @@ impl Hasher for FastHasher {
 }
 
 /// A map that is only looked up, never walked: its order does not matter.
+// looked up only: see above; its hasher has no seed either.
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
 /// Numbers values in the order in which they first occur.
