@@ -2,9 +2,40 @@
 //! elsewhere, shows readers nothing above HW, and rewinds. It knows no network and no peers.
 
 mod api;
+mod apply;
+mod capture;
+mod checkpoint;
+mod classify;
+mod client;
+mod commit;
+mod core;
+mod database;
+mod error;
+mod ffi;
+mod keys;
+mod machine;
+mod names;
+mod options;
+mod pragma;
+mod rewind;
+mod rowlog;
+mod run;
+mod session;
+mod shape;
+mod snapshots;
+mod stream;
+mod text;
+mod token;
+mod transaction;
+mod unfinished;
 mod value;
+mod wal;
 
 pub use api::{
     Answer, BatchStep, Column, Condition, Description, Hold, Key, Proposer, ResultSet, SqlError, Statement, Transaction,
 };
+pub use database::Database;
+pub use error::{MachineError, OpenError};
+pub use options::Options;
+pub use session::Session;
 pub use value::Value;

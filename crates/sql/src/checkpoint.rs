@@ -1,0 +1,97 @@
+//! The checkpoint barrier: SQLite's log is written back into the database file only when everything in it is committed.
+//!
+//! In this order: the writer's token is held, everything executed is committed, the marker is made durable, SQLite writes back and empties its log, older
+//! states are forgotten. A reader at an older state makes SQLite write back a part and say so; the next attempt does the rest.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::api::SqlError;
+use crate::core::{Core, Frame};
+use crate::database::Database;
+use crate::error::{MachineError, error};
+use crate::ffi::Snapshot;
+use crate::snapshots::State;
+use crate::wal::{Marker, wal_bytes};
+
+/// How long a writer waits for HW at a checkpoint that is due but not pressing.
+const BARRIER_WAIT: Duration = Duration::from_millis(500);
+
+impl Database {
+    /// Makes a checkpoint if SQLite's log is large and everything in it is committed. To be called now and then; writers and appliers do so themselves.
+    ///
+    /// # Errors
+    /// If SQLite or the file system failed.
+    pub fn checkpoint_if_due(&self) -> Result<(), MachineError> {
+        let Ok(_gate) = self.enter() else { return Ok(()) };
+        let Ok(mut core) = self.token.acquire(Instant::now() + Duration::from_millis(100), Some(&self.stop)) else {
+            return Ok(());
+        };
+        if core.failed.is_some() {
+            return Ok(());
+        }
+        self.checkpoint_if_large(&mut core)
+    }
+
+    /// Before a write: makes room in SQLite's log if it is due, waiting for HW if it is pressing.
+    pub(crate) fn make_room(&self, core: &mut Core) -> Result<(), SqlError> {
+        let size = wal_bytes(core.frames_now());
+        if size < self.options.wal_bytes_checkpoint {
+            return Ok(());
+        }
+        let until = Instant::now() + BARRIER_WAIT;
+        let stop = || self.stop.load(Ordering::Acquire);
+        if self.snapshots.wait_published(core.end, until, &stop) {
+            core.committed = core.committed.max(core.end);
+            self.checkpoint(core).map_err(|failed| error("SQLITE_IOERR", failed.to_string()))?;
+        }
+        if wal_bytes(core.frames_now()) >= self.options.wal_bytes_max {
+            return Err(error(
+                "OVERLOADED",
+                format!(
+                    "{size} bytes of SQLite's log wait for a checkpoint, which waits for what was executed to be committed or for a reader to end: try again"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes a checkpoint if the log is large and everything in it is committed.
+    pub(crate) fn checkpoint_if_large(&self, core: &mut Core) -> Result<(), MachineError> {
+        let size = wal_bytes(core.frames_now());
+        if size < self.options.wal_bytes_checkpoint {
+            return Ok(());
+        }
+        let published = self.snapshots.published().unwrap_or(0);
+        // A replica that catches up publishes behind what it applies. Readers then wait for the next publication, but not for a checkpoint put off.
+        let far_behind = size >= self.options.wal_bytes_checkpoint.saturating_mul(4) && core.committed >= core.end;
+        if published >= core.end || far_behind {
+            core.committed = core.committed.max(core.end.min(published));
+            self.checkpoint(core)?;
+        }
+        Ok(())
+    }
+
+    /// The checkpoint. Everything executed must be committed.
+    pub(crate) fn checkpoint(&self, core: &mut Core) -> Result<(), MachineError> {
+        let committed = core.committed.max(self.snapshots.published().unwrap_or(0));
+        assert!(committed >= core.end, "{} is executed and {committed} committed", core.end);
+        let applier = core.applier.as_ref().expect("the applying connection is open");
+        let before = Snapshot::newest(&applier.conn)?;
+        let marker = Marker { salts: before.salts(), frames: before.frames(), applied: core.end };
+        self.files
+            .write_marker(&marker)
+            .map_err(|error| MachineError::Failed(format!("the checkpoint's marker could not be written: {error}")))?;
+        if !applier.conn.checkpoint_truncate()? {
+            tracing::debug!(frames = before.frames(), "a reader kept a checkpoint from ending");
+            return Ok(());
+        }
+        // SQLite gives a snapshot only of a log that is not empty.
+        applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
+        let snapshot = Snapshot::newest(&applier.conn)?;
+        core.frames = vec![Frame { end: core.end, epoch: core.epoch, frames: snapshot.frames() }];
+        self.snapshots.reset(State { end: core.end, epoch: core.epoch, snapshot });
+        core.check();
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! What a statement is, as SQLite's authorizer and its own flags tell while it is prepared.
+
+use rusqlite::ffi;
+
+use crate::ffi::AuthorizerEvent;
+use crate::names;
+use crate::pragma::{self, PragmaPolicy};
+use crate::text;
+
+/// What the authorizer has told since the last [`Collector::begin`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Collector {
+    facts: Facts,
+}
+
+/// What a statement is going to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// BEGIN, COMMIT or ROLLBACK.
+    pub(crate) transaction: Option<&'static str>,
+    /// BEGIN (of a savepoint), RELEASE or ROLLBACK, and its name.
+    pub(crate) savepoint: Option<(SavepointOp, String)>,
+    /// A PRAGMA's name in lower case, and its argument.
+    pub(crate) pragma: Option<(String, Option<String>)>,
+    /// It changes the schema of `main`.
+    pub(crate) schema_main: bool,
+    /// It inserts into, updates or deletes from tables of `main`.
+    pub(crate) rows_main: bool,
+    /// It changes only what is temporary.
+    pub(crate) temporary: bool,
+    /// The table of `main` it makes.
+    pub(crate) creates_table: Option<String>,
+    /// It makes a virtual table.
+    pub(crate) creates_virtual: bool,
+    /// It reads rows of a query.
+    pub(crate) selects: bool,
+    /// The tables of `main` it inserts into, itself or by triggers.
+    pub(crate) inserts_into: Vec<String>,
+    /// Why it is refused.
+    pub(crate) refused: Option<String>,
+}
+
+/// What is done to a savepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SavepointOp {
+    Begin,
+    Release,
+    RollbackTo,
+}
+
+/// Modules of virtual tables whose content lies in ordinary tables, or nowhere.
+const MODULES: [&str; 8] = ["fts3", "fts4", "fts5", "fts4aux", "fts5vocab", "rtree", "rtree_i32", "geopoly"];
+
+impl Collector {
+    /// Forgets what was seen.
+    pub(crate) fn begin(&mut self) {
+        self.facts = Facts::default();
+    }
+
+    /// What was seen since.
+    pub(crate) fn finish(&mut self) -> Facts {
+        std::mem::take(&mut self.facts)
+    }
+
+    fn refuse(&mut self, reason: String) -> bool {
+        self.facts.refused.get_or_insert(reason);
+        false
+    }
+
+    /// Notes one event; whether it is allowed.
+    pub(crate) fn see(&mut self, event: &AuthorizerEvent<'_>) -> bool {
+        let (first, second) = (event.first.unwrap_or_default(), event.second.unwrap_or_default());
+        let temporary = event.database == Some("temp");
+        match event.action {
+            ffi::SQLITE_TRANSACTION => {
+                self.facts.transaction = match first {
+                    "BEGIN" => Some("BEGIN"),
+                    "COMMIT" => Some("COMMIT"),
+                    _ => Some("ROLLBACK"),
+                };
+            }
+            ffi::SQLITE_SAVEPOINT => {
+                let op = match first {
+                    "BEGIN" => SavepointOp::Begin,
+                    "RELEASE" => SavepointOp::Release,
+                    _ => SavepointOp::RollbackTo,
+                };
+                self.facts.savepoint = Some((op, second.to_string()));
+            }
+            ffi::SQLITE_PRAGMA => {
+                let name = first.to_ascii_lowercase();
+                if let PragmaPolicy::Refused(reason) = pragma::policy(&name, event.second) {
+                    return self.refuse(reason);
+                }
+                self.facts.pragma.get_or_insert((name, event.second.map(str::to_string)));
+            }
+            ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH => {
+                return self.refuse("ATTACH and DETACH are refused: a database stands alone".to_string());
+            }
+            ffi::SQLITE_FUNCTION if second.eq_ignore_ascii_case("load_extension") => {
+                return self.refuse("extensions are refused".to_string());
+            }
+            ffi::SQLITE_READ | ffi::SQLITE_INSERT | ffi::SQLITE_UPDATE | ffi::SQLITE_DELETE => {
+                if names::is_ours(first) || first.eq_ignore_ascii_case("sqlite_dbpage") {
+                    return self.refuse(format!("the table {first} is not for clients"));
+                }
+                if event.action != ffi::SQLITE_READ {
+                    if temporary {
+                        self.facts.temporary = true;
+                    } else if !is_schema_table(first) {
+                        self.facts.rows_main = true;
+                        if event.action == ffi::SQLITE_INSERT && !self.facts.inserts_into.iter().any(|t| t == first) {
+                            self.facts.inserts_into.push(first.to_string());
+                        }
+                    }
+                }
+            }
+            ffi::SQLITE_SELECT => self.facts.selects = true,
+            ffi::SQLITE_CREATE_VTABLE => {
+                if !MODULES.iter().any(|module| module.eq_ignore_ascii_case(second)) {
+                    return self.refuse(format!(
+                        "virtual tables of the module {second} are refused: their content is not replicated"
+                    ));
+                }
+                self.facts.creates_virtual = true;
+                self.schema(temporary);
+            }
+            ffi::SQLITE_CREATE_TABLE => {
+                if !temporary {
+                    self.facts.creates_table = Some(first.to_string());
+                }
+                self.schema(temporary);
+            }
+            ffi::SQLITE_CREATE_TEMP_INDEX
+            | ffi::SQLITE_CREATE_TEMP_TABLE
+            | ffi::SQLITE_CREATE_TEMP_TRIGGER
+            | ffi::SQLITE_CREATE_TEMP_VIEW
+            | ffi::SQLITE_DROP_TEMP_INDEX
+            | ffi::SQLITE_DROP_TEMP_TABLE
+            | ffi::SQLITE_DROP_TEMP_TRIGGER
+            | ffi::SQLITE_DROP_TEMP_VIEW => self.facts.temporary = true,
+            ffi::SQLITE_ALTER_TABLE => self.schema(first.eq_ignore_ascii_case("temp")),
+            ffi::SQLITE_CREATE_INDEX
+            | ffi::SQLITE_CREATE_TRIGGER
+            | ffi::SQLITE_CREATE_VIEW
+            | ffi::SQLITE_DROP_INDEX
+            | ffi::SQLITE_DROP_TABLE
+            | ffi::SQLITE_DROP_TRIGGER
+            | ffi::SQLITE_DROP_VIEW
+            | ffi::SQLITE_DROP_VTABLE
+            | ffi::SQLITE_REINDEX
+            | ffi::SQLITE_ANALYZE => self.schema(temporary),
+            _ => {}
+        }
+        true
+    }
+
+    fn schema(&mut self, temporary: bool) {
+        if temporary {
+            self.facts.temporary = true;
+        } else {
+            self.facts.schema_main = true;
+        }
+    }
+}
+
+fn is_schema_table(table: &str) -> bool {
+    ["sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"]
+        .iter()
+        .any(|name| name.eq_ignore_ascii_case(table))
+}
+
+/// How a statement is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It changes nothing outside the connection: a query, EXPLAIN, an informational PRAGMA, a write to temporary tables.
+    Read,
+    /// It changes rows.
+    Rows,
+    /// It changes the schema (or what is shipped like it): replicas run it themselves.
+    Schema,
+    /// VACUUM, which runs outside a transaction.
+    Vacuum,
+    /// BEGIN.
+    Begin(BeginMode),
+    /// COMMIT or END.
+    Commit,
+    /// ROLLBACK.
+    Rollback,
+    /// Something with a savepoint.
+    Savepoint(SavepointOp, String),
+    /// A PRAGMA that sets something for this connection, natively.
+    ConnectionPragma,
+    /// A PRAGMA that is answered as SQLite would and changes nothing: its one value, if it answers one.
+    IdlePragma(Option<String>),
+}
+
+/// Which kind of transaction is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BeginMode {
+    Deferred,
+    Immediate,
+    ReadOnly,
+}
+
+/// Classifies a statement by its text, its facts and SQLite's flags.
+pub(crate) fn classify(sql: &str, facts: &Facts, readonly: bool, explain: bool) -> Result<Class, String> {
+    if let Some(reason) = &facts.refused {
+        return Err(reason.clone());
+    }
+    if explain {
+        return Ok(Class::Read);
+    }
+    let words = text::words(sql, 4);
+    let word = |at: usize| words.get(at).map_or("", String::as_str);
+    if word(0) == "VACUUM" {
+        return if words.iter().any(|word| word == "INTO") {
+            Err("VACUUM INTO is refused: use the backup".to_string())
+        } else {
+            Ok(Class::Vacuum)
+        };
+    }
+    if let Some(transaction) = facts.transaction {
+        return Ok(match transaction {
+            "BEGIN" if words.iter().any(|word| word == "READONLY") => Class::Begin(BeginMode::ReadOnly),
+            "BEGIN" if words.iter().any(|word| word == "IMMEDIATE" || word == "EXCLUSIVE") => {
+                Class::Begin(BeginMode::Immediate)
+            }
+            "BEGIN" => Class::Begin(BeginMode::Deferred),
+            "COMMIT" => Class::Commit,
+            _ => Class::Rollback,
+        });
+    }
+    if let Some((op, name)) = &facts.savepoint {
+        return Ok(Class::Savepoint(*op, name.clone()));
+    }
+    if word(0) == "PRAGMA"
+        && let Some((name, argument)) = &facts.pragma
+    {
+        return Ok(match pragma::policy(name, argument.as_deref()) {
+            PragmaPolicy::Refused(reason) => return Err(reason),
+            PragmaPolicy::Informational => Class::Read,
+            PragmaPolicy::Connection => Class::ConnectionPragma,
+            PragmaPolicy::Idle(answer) => Class::IdlePragma(answer),
+            PragmaPolicy::Replicated => Class::Schema,
+        });
+    }
+    if facts.schema_main {
+        return Ok(Class::Schema);
+    }
+    if facts.rows_main {
+        return Ok(Class::Rows);
+    }
+    if readonly || facts.temporary {
+        return Ok(Class::Read);
+    }
+    // SQLite says that it writes and nothing above says what: whatever it is, its rows are taken down.
+    Ok(Class::Rows)
+}

@@ -1,0 +1,161 @@
+//! A connection that runs what clients ask: hooked, closed to what is not theirs, its prepared statements kept.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rusqlite::ffi;
+
+use crate::api::SqlError;
+use crate::capture::Capture;
+use crate::classify::{self, Class, Facts};
+use crate::error::{error, from_failure};
+use crate::ffi::{Conn, Failure, Hooks, OpenMode, Stmt};
+use crate::options::Options;
+use crate::text;
+
+/// Clients' statements kept for each connection, as for our own.
+const STATEMENTS_MAX: usize = 256;
+
+/// A statement of a client's, ready to run.
+pub(crate) struct Prepared {
+    pub(crate) stmt: Stmt,
+    pub(crate) class: Class,
+    pub(crate) facts: Facts,
+}
+
+/// The connection. Statements are declared before it, so that they are finalised first.
+pub(crate) struct Client {
+    statements: RefCell<BTreeMap<String, Prepared>>,
+    conn: Conn,
+    schema_version: Cell<i64>,
+    /// Whether the schema says FAIL anywhere: a constraint or trigger that keeps what a failed statement did before.
+    schema_fails: Cell<bool>,
+    /// Whether any table has AUTOINCREMENT.
+    has_sequences: Cell<bool>,
+}
+
+impl std::ops::Deref for Client {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        &self.conn
+    }
+}
+
+/// What every connection of ours is set to: the log is the source of durability, and checkpoints are made by one procedure alone.
+pub(crate) fn set_up(conn: &Conn) -> Result<(), Failure> {
+    conn.set_busy_timeout(1_000);
+    conn.set_switch(ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.hooks()
+        .internally(|| conn.exec("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA main.schema_version"))
+}
+
+impl Client {
+    pub(crate) fn open(path: &Path, options: &Options, stop: &Arc<AtomicBool>) -> Result<Client, Failure> {
+        let hooks = Hooks::client(Capture::new(options.transaction_bytes_max), stop.clone());
+        let conn = Conn::open(path, OpenMode::Existing, hooks)?;
+        set_up(&conn)?;
+        conn.set_switch(ffi::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        conn.set_switch(ffi::SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, false)?;
+        let bytes_max = i32::try_from(options.value_bytes_max).unwrap_or(i32::MAX);
+        conn.set_limit(ffi::SQLITE_LIMIT_LENGTH, bytes_max);
+        conn.set_limit(ffi::SQLITE_LIMIT_SQL_LENGTH, bytes_max);
+        Ok(Client {
+            statements: RefCell::new(BTreeMap::new()),
+            conn,
+            schema_version: Cell::new(-1),
+            schema_fails: Cell::new(false),
+            has_sequences: Cell::new(false),
+        })
+    }
+
+    /// Called after a transaction has begun: if the schema is another than last time, forgets what was derived from it. Returns its version.
+    pub(crate) fn refresh(&self) -> Result<i64, Failure> {
+        self.hooks().internally(|| {
+            let version = self.query_integer("PRAGMA main.schema_version")?.unwrap_or_default();
+            if version != self.schema_version.get() {
+                self.statements.borrow_mut().clear();
+                self.hooks().capture.borrow_mut().forget_shapes();
+                self.read_schema()?;
+                self.schema_version.set(version);
+            }
+            Ok(version)
+        })
+    }
+
+    /// Called after the schema was changed, or such a change was undone, within a transaction.
+    pub(crate) fn schema_changed(&self) -> Result<(), Failure> {
+        self.schema_version.set(-1);
+        self.refresh().map(|_| ())
+    }
+
+    fn read_schema(&self) -> Result<(), Failure> {
+        let fails = "SELECT count(*) FROM main.sqlite_schema WHERE sql LIKE '%fail%'";
+        self.schema_fails.set(self.query_integer(fails)?.unwrap_or_default() > 0);
+        let sequences = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'";
+        self.has_sequences.set(self.query_integer(sequences)?.unwrap_or_default() > 0);
+        Ok(())
+    }
+
+    pub(crate) fn schema_fails(&self) -> bool {
+        self.schema_fails.get()
+    }
+
+    pub(crate) fn has_sequences(&self) -> bool {
+        self.has_sequences.get()
+    }
+
+    /// Takes a statement out of the cache or prepares it. It must be the only one in its text.
+    pub(crate) fn prepare_one(&self, sql: &str) -> Result<Prepared, SqlError> {
+        if let Some(prepared) = self.statements.borrow_mut().remove(sql) {
+            return Ok(prepared);
+        }
+        let (prepared, used) = self.prepare_next(sql)?;
+        let Some(prepared) = prepared else {
+            return Err(error("SQL_NO_STATEMENT", "the text holds no statement"));
+        };
+        if !text::skip_blanks(&sql[used..]).is_empty() {
+            return Err(error("SQL_MANY_STATEMENTS", "the text holds more than one statement, where one is wanted"));
+        }
+        Ok(prepared)
+    }
+
+    /// Prepares the first statement of a text, and tells how many bytes it took. `None`: only blanks and comments are left.
+    pub(crate) fn prepare_next(&self, sql: &str) -> Result<(Option<Prepared>, usize), SqlError> {
+        let (sent, readonly_begin) =
+            if text::readonly_begin(sql) { ("BEGIN TRANSACTION READONLY", true) } else { (sql, false) };
+        let hooks = self.hooks();
+        hooks.collector.borrow_mut().begin();
+        let prepared = self.conn.prepare(sent, true);
+        let facts = hooks.collector.borrow_mut().finish();
+        let (stmt, used) = prepared.map_err(|failure| match &facts.refused {
+            Some(reason) => error("SQLITE_AUTH", reason.clone()),
+            None => from_failure(failure),
+        })?;
+        let used = if readonly_begin { sql.len() } else { used };
+        let Some(stmt) = stmt else { return Ok((None, used)) };
+        let class = classify::classify(&sent[..used.min(sent.len())], &facts, stmt.readonly(), stmt.is_explain())
+            .map_err(|reason| error("SQLITE_AUTH", reason))?;
+        Ok((Some(Prepared { stmt, class, facts }), used))
+    }
+
+    /// Keeps a statement for the next time.
+    pub(crate) fn keep(&self, sql: &str, mut prepared: Prepared) {
+        prepared.stmt.reset();
+        prepared.stmt.clear_bindings();
+        let mut statements = self.statements.borrow_mut();
+        if statements.len() >= STATEMENTS_MAX {
+            statements.clear();
+        }
+        statements.insert(sql.to_string(), prepared);
+    }
+
+    /// Closes the connection for good, whatever is open on it.
+    pub(crate) fn close(self) -> Result<(), Failure> {
+        self.statements.borrow_mut().clear();
+        self.conn.close()
+    }
+}

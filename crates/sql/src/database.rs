@@ -1,0 +1,262 @@
+//! The database: its files, its connections, and what is shared between them.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
+use std::time::Instant;
+
+use highwater_wire::{Epoch, Offset};
+
+use crate::api::{Answer, Proposer, SqlError};
+use crate::apply::Applier;
+use crate::client::Client;
+use crate::core::{Core, Frame};
+use crate::error::{MachineError, OpenError, error, from_failure};
+use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
+use crate::names;
+use crate::options::Options;
+use crate::session::Stream;
+use crate::snapshots::{Snapshots, State};
+use crate::token::{Denied, Held, Token};
+use crate::unfinished::Unfinished;
+use crate::wal::{Files, Marker, PAGE_BYTES};
+
+/// Connections kept open for readers.
+const READERS_KEPT: usize = 8;
+/// SQLITE_ERROR_SNAPSHOT: a checkpoint has passed it.
+const SNAPSHOT_GONE: i32 = rusqlite::ffi::SQLITE_ERROR | (3 << 8);
+
+/// A replicated SQLite database on this node. All methods may be called from any thread; those that run SQL block.
+///
+/// A database that leads executes writes ahead of the log and hands them to its [`Proposer`]; everything it computed on that side of HW carries a
+/// [`crate::Hold`]. Reads see the newest state that has been published.
+pub struct Database {
+    pub(crate) files: Files,
+    pub(crate) options: Options,
+    pub(crate) proposer: Arc<dyn Proposer>,
+    pub(crate) token: Arc<Token>,
+    pub(crate) snapshots: Snapshots,
+    /// Interrupts and turns away everybody while the database is rewound or closed.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Held shared while a request is served; held alone while all connections are closed.
+    pub(crate) gate: RwLock<Gate>,
+    pub(crate) readers: Mutex<Vec<Client>>,
+    pub(crate) streams: Mutex<Vec<Weak<Mutex<Stream>>>>,
+}
+
+/// Whether the database is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    Closed,
+}
+
+impl Database {
+    /// Opens the database in a folder, making it if there is none, and throws away whatever of it may not be committed: what
+    /// [`highwater_partition::StateMachine::applied`] then says is never above what was, and the log has the rest. Nothing is read until the first
+    /// publication.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written or is not what it should be, or if SQLite was built without what is needed.
+    pub fn open(dir: &Path, options: Options, proposer: Arc<dyn Proposer>) -> Result<Arc<Database>, OpenError> {
+        for (option, name) in [
+            (c"ENABLE_PREUPDATE_HOOK", "SQLITE_ENABLE_PREUPDATE_HOOK"),
+            (c"ENABLE_SNAPSHOT", "SQLITE_ENABLE_SNAPSHOT"),
+            (c"ENABLE_MATH_FUNCTIONS", "SQLITE_ENABLE_MATH_FUNCTIONS"),
+        ] {
+            if !compile_option_used(option) {
+                return Err(OpenError::Build(name));
+            }
+        }
+        let files = Files::new(dir);
+        let io = |error| OpenError::Io { path: dir.to_path_buf(), error };
+        std::fs::create_dir_all(dir).map_err(io)?;
+        match files.read_marker()? {
+            Some(marker) => {
+                files.check_database()?;
+                files.cut_to_marker(&marker).map_err(io)?;
+            }
+            None => {
+                files.remove_unfinished().map_err(io)?;
+                let sqlite =
+                    |failure: Failure| OpenError::Sqlite { path: files.database(), message: failure.to_string() };
+                let marker = create(&files).map_err(sqlite)?;
+                files.sync_database().map_err(io)?;
+                files.write_marker(&marker).map_err(io)?;
+            }
+        }
+        let sqlite = |failure: Failure| OpenError::Sqlite { path: files.database(), message: failure.to_string() };
+        let snapshots = Snapshots::new();
+        let core = open_core(&files, &snapshots).map_err(sqlite)?;
+        Ok(Arc::new(Database {
+            token: Token::new(core),
+            files,
+            options,
+            proposer,
+            snapshots,
+            stop: Arc::new(AtomicBool::new(false)),
+            gate: RwLock::new(Gate::Open),
+            readers: Mutex::new(Vec::new()),
+            streams: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// Enters the gate: connections stay open until the guard is dropped.
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, Gate>, SqlError> {
+        let gate = self.gate.read().expect("nothing under this lock panics");
+        match *gate {
+            Gate::Open => Ok(gate),
+            Gate::Closed => Err(error("CLOSED", "the database has been closed on this node")),
+        }
+    }
+
+    /// Takes the writer's token for a client, which must lead.
+    pub(crate) fn acquire(&self, until: Instant) -> Result<Held, SqlError> {
+        let held = self.token.acquire(until, Some(&self.stop)).map_err(|denied| match denied {
+            Denied::TimedOut => error(
+                "TRANSACTION_BUSY",
+                "another transaction held the writer for as long as this one could wait; it had no effect, try again",
+            ),
+            Denied::Stopping => not_leader(),
+        })?;
+        if let Some(reason) = &held.failed {
+            return Err(error("SQLITE_INTERNAL", format!("the database has stopped: {reason}")));
+        }
+        if held.reign.is_none() {
+            return Err(not_leader());
+        }
+        Ok(held)
+    }
+
+    /// Takes the writer's token for a procedure of the machine's own.
+    pub(crate) fn acquire_machine(&self, until: Instant) -> Result<Held, MachineError> {
+        let held = self.token.acquire(until, None).map_err(|_| {
+            MachineError::Failed(
+                "the writer did not become free: a request neither ends nor can be interrupted".to_string(),
+            )
+        })?;
+        match &held.failed {
+            Some(reason) => Err(MachineError::Failed(reason.clone())),
+            None => Ok(held),
+        }
+    }
+
+    /// Opens a connection for clients.
+    pub(crate) fn open_client(&self) -> Result<Client, Failure> {
+        Client::open(&self.files.database(), &self.options, &self.stop)
+    }
+
+    /// Begins a read transaction on a connection that sees the newest published state, and tells which that is.
+    pub(crate) fn begin_at_published(&self, client: &Client) -> Result<(Option<Epoch>, Offset), SqlError> {
+        let until = Instant::now() + self.options.publish_wait;
+        let stop = || self.stop.load(Ordering::Acquire);
+        for _ in 0..5 {
+            let Some(state) = self.snapshots.newest(until, &stop) else {
+                return Err(error(
+                    "NOT_READY",
+                    "this replica does not know yet what is committed, so there is nothing it may show: try again",
+                ));
+            };
+            client.hooks().internally(|| client.run("BEGIN", |_| Ok(()))).map_err(from_failure)?;
+            match state.snapshot.open(client) {
+                Ok(()) => {
+                    client.refresh().map_err(from_failure)?;
+                    return Ok((state.epoch, state.end));
+                }
+                Err(failure) => {
+                    client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+                    // A checkpoint passed this state between the choice and the opening; there is a newer one.
+                    if failure.code != SNAPSHOT_GONE {
+                        return Err(from_failure(failure));
+                    }
+                }
+            }
+        }
+        Err(error("SQLITE_BUSY", "checkpoints passed this reader five times in a row: try again"))
+    }
+
+    /// Runs something on a reading connection at the newest published state.
+    pub(crate) fn read<T>(
+        &self,
+        deadline: Instant,
+        run: impl FnOnce(&Client, (Option<Epoch>, Offset)) -> Result<T, SqlError>,
+    ) -> Answer<Result<T, SqlError>> {
+        let outcome = self.enter().and_then(|_gate| {
+            let kept = self.readers.lock().expect("nothing under this lock panics").pop();
+            let client = match kept {
+                Some(client) => client,
+                None => self.open_client().map_err(from_failure)?,
+            };
+            client.hooks().deadline.set(Some(deadline));
+            let seen = self.begin_at_published(&client)?;
+            let result = run(&client, seen);
+            client.hooks().deadline.set(None);
+            let ended = client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(())));
+            if ended.is_ok() && client.autocommit() {
+                let mut readers = self.readers.lock().expect("nothing under this lock panics");
+                if readers.len() < READERS_KEPT {
+                    readers.push(client);
+                }
+            }
+            Ok((result, seen))
+        });
+        match outcome {
+            Ok((result, seen)) => Answer { result, hold: None, seen },
+            Err(error) => Answer { result: Err(error), hold: None, seen: (None, 0) },
+        }
+    }
+}
+
+/// What a node that does not lead says to a write.
+pub(crate) fn not_leader() -> SqlError {
+    error("NOT_LEADER", "this replica does not lead the database, so it takes no writes: send it to the leader")
+}
+
+/// Makes an empty database with our own tables in it.
+fn create(files: &Files) -> Result<Marker, Failure> {
+    let conn = Conn::open(&files.database(), OpenMode::Create, Hooks::own())?;
+    conn.exec(&format!("PRAGMA page_size={PAGE_BYTES}; PRAGMA encoding='UTF-8'; PRAGMA journal_mode=WAL"))?;
+    crate::client::set_up(&conn)?;
+    conn.exec(&format!("BEGIN; PRAGMA writable_schema=ON; {} PRAGMA writable_schema=RESET; COMMIT", names::CREATE))?;
+    let snapshot = Snapshot::newest(&conn)?;
+    let emptied = conn.checkpoint_truncate()?;
+    assert!(emptied, "nobody else reads a database that is being made");
+    conn.close()?;
+    Ok(Marker { salts: snapshot.salts(), frames: snapshot.frames(), applied: 0 })
+}
+
+/// Opens the writing side and reads how far it has applied.
+pub(crate) fn open_core(files: &Files, snapshots: &Snapshots) -> Result<Core, Failure> {
+    let applier = Applier::open(&files.database())?;
+    // SQLite gives a snapshot only of a log that is not empty.
+    applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
+    let (mut end, mut epoch, mut log_time_ms) = (0, None, 0);
+    applier.conn.query(
+        "SELECT applied, epoch, log_time_ms FROM main.sqlite_highwater_state",
+        |_| Ok(()),
+        |row| {
+            end = row.integer(0) as u64;
+            epoch = (row.value(1) != crate::ffi::ValueRef::Null).then(|| Epoch(row.integer(1) as u32));
+            log_time_ms = row.integer(2);
+            Ok(())
+        },
+    )?;
+    let snapshot = Snapshot::newest(&applier.conn)?;
+    snapshots.reset(State { end, epoch, snapshot });
+    let mut unfinished = Unfinished::default();
+    unfinished.reset(end);
+    let core = Core {
+        reign: None,
+        end,
+        epoch,
+        log_time_ms,
+        frames: vec![Frame { end, epoch, frames: snapshot.frames() }],
+        committed: end,
+        unfinished,
+        failed: None,
+        writer: None,
+        applier: Some(applier),
+    };
+    core.check();
+    Ok(core)
+}

@@ -1,0 +1,14 @@
+//! The only unsafe code of this crate: thin, owning wrappers around SQLite's C interface.
+//!
+//! What must hold, and is kept by these types alone: a statement is finalised before its connection is closed; hooks are given a pointer to a context
+//! that the connection owns in a box and that outlives it; no connection is used by two threads at a time (it is `Send`, not `Sync`).
+
+mod conn;
+mod hooks;
+mod snapshot;
+mod stmt;
+
+pub(crate) use conn::{Conn, Failure, OpenMode, compile_option_used, complete_statement};
+pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
+pub(crate) use snapshot::Snapshot;
+pub(crate) use stmt::{Step, Stmt, ValueRef};

@@ -1,0 +1,381 @@
+//! Running one statement of a client's on a connection, and taking down what it does.
+
+use rusqlite::ffi;
+
+use crate::api::{Column, ResultSet, SqlError, Statement};
+use crate::classify::{Class, SavepointOp};
+use crate::client::{Client, Prepared};
+use crate::error::{error, from_failure};
+use crate::ffi::{Failure, Step, Stmt, ValueRef};
+use crate::options::Options;
+use crate::rowlog;
+use crate::shape::{RowKey, Shape, quoted};
+use crate::value::Value;
+
+/// A savepoint of ours around a statement that might fail and keep what it did.
+const GUARD: &str = "highwater_statement";
+
+/// Gives a statement its arguments.
+pub(crate) fn bind(stmt: &mut Stmt, statement: &Statement) -> Result<(), SqlError> {
+    let bare = |name: &str| name.trim_start_matches([':', '@', '$']).to_string();
+    let mut next = 0;
+    let mut used = vec![false; statement.args.len()];
+    let mut named_used = vec![false; statement.named.len()];
+    for index in 1..=stmt.parameter_count() {
+        let name = stmt.parameter_name(index);
+        let value = match &name {
+            Some(name) if !name.starts_with('?') => {
+                statement.named.iter().position(|(given, _)| given == name || bare(given) == bare(name)).map(|at| {
+                    named_used[at] = true;
+                    &statement.named[at].1
+                })
+            }
+            // `?NNN` is the NNN-th argument, and the next nameless one comes after it.
+            Some(name) => {
+                next = name[1..].parse::<usize>().unwrap_or(index) - 1;
+                None
+            }
+            None => None,
+        };
+        let value = match value {
+            Some(value) => value,
+            None => {
+                let at = next;
+                next += 1;
+                let Some(value) = statement.args.get(at) else {
+                    let which = name.unwrap_or_else(|| format!("number {index}"));
+                    return Err(error(
+                        "ARGS_INVALID",
+                        format!("the statement's parameter {which} was given no argument"),
+                    ));
+                };
+                used[at] = true;
+                value
+            }
+        };
+        stmt.bind(index, value.borrowed()).map_err(from_failure)?;
+    }
+    if let Some(at) = named_used.iter().position(|used| !used) {
+        return Err(error("ARGS_INVALID", format!("the statement has no parameter named {:?}", statement.named[at].0)));
+    }
+    // Numbers may leave gaps (`?1, ?3`), so only what lies beyond the last parameter is too many.
+    let needed = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
+    if statement.args.len() > needed.max(stmt.parameter_count()) {
+        return Err(error(
+            "ARGS_INVALID",
+            format!("the statement takes {needed} arguments, and {} were given", statement.args.len()),
+        ));
+    }
+    Ok(())
+}
+
+/// Runs a statement to its end and gives its rows.
+pub(crate) fn fetch(
+    client: &Client,
+    prepared: &mut Prepared,
+    statement: &Statement,
+    options: &Options,
+) -> Result<ResultSet, SqlError> {
+    bind(&mut prepared.stmt, statement)?;
+    client.hooks().abort.set(false);
+    let stmt = &mut prepared.stmt;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    let mut too_large = false;
+    loop {
+        match stmt.step() {
+            Ok(Step::Done) => break,
+            Ok(Step::Row) => {
+                if !statement.want_rows || too_large {
+                    continue;
+                }
+                let row: Vec<Value> = (0..stmt.column_count()).map(|column| Value::of(stmt.value(column))).collect();
+                bytes += row.iter().map(Value::size_bytes).sum::<usize>();
+                if bytes > options.result_bytes_max {
+                    too_large = true;
+                    rows = Vec::new();
+                    // A query can be left; what writes is run to its end, so that it fails as a whole or not at all.
+                    if prepared.class == Class::Read {
+                        break;
+                    }
+                    continue;
+                }
+                rows.push(row);
+            }
+            Err(failure) => {
+                let reason = client.hooks().capture.borrow().failure().map(str::to_string);
+                return Err(match reason {
+                    Some(reason) if failure.primary() == ffi::SQLITE_INTERRUPT => {
+                        error("TRANSACTION_TOO_LARGE", reason)
+                    }
+                    _ => interrupted(failure),
+                });
+            }
+        }
+    }
+    let columns = (0..stmt.column_count())
+        .map(|column| Column { name: stmt.column_name(column), decl_type: stmt.column_decl_type(column) })
+        .collect();
+    stmt.reset();
+    if too_large {
+        return Err(error(
+            "RESPONSE_TOO_LARGE",
+            format!(
+                "the rows of the result have more than {} bytes, the most that one may: ask for less",
+                options.result_bytes_max
+            ),
+        ));
+    }
+    let affected = if prepared.class == Class::Rows || prepared.facts.temporary { client.changes() } else { 0 };
+    Ok(ResultSet { columns, rows, affected, last_insert_rowid: client.last_insert_rowid() })
+}
+
+fn interrupted(failure: Failure) -> SqlError {
+    if failure.primary() == ffi::SQLITE_INTERRUPT {
+        return error("TRANSACTION_TIMEOUT", "the statement ran for longer than it may and was interrupted");
+    }
+    from_failure(failure)
+}
+
+/// The marks that the savepoints of a transaction left in its records.
+#[derive(Default)]
+pub(crate) struct Savepoints(Vec<(String, crate::capture::Mark)>);
+
+impl Savepoints {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether that name means the outermost savepoint.
+    pub(crate) fn is_outermost(&self, name: &str) -> bool {
+        self.0.iter().rposition(|(other, _)| other.eq_ignore_ascii_case(name)) == Some(0)
+    }
+
+    /// Follows a savepoint statement that has succeeded.
+    pub(crate) fn follow(&mut self, client: &Client, op: SavepointOp, name: &str) -> Result<(), SqlError> {
+        let mut capture = client.hooks().capture.borrow_mut();
+        let found = self.0.iter().rposition(|(other, _)| other.eq_ignore_ascii_case(name));
+        match op {
+            SavepointOp::Begin => self.0.push((name.to_string(), capture.mark())),
+            SavepointOp::Release => self.0.truncate(found.expect("SQLite found it too")),
+            SavepointOp::RollbackTo => {
+                let at = found.expect("SQLite found it too");
+                self.0.truncate(at + 1);
+                let before = capture.statements();
+                capture.truncate(self.0[at].1);
+                let schema_undone = capture.statements() < before;
+                drop(capture);
+                if schema_undone {
+                    client.schema_changed().map_err(from_failure)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs a statement within a write transaction. If it fails, the records are what the database holds: either the statement left nothing, or it kept what
+/// it did before it failed (`OR FAIL`), or the whole transaction is gone, which [`Client::autocommit`] then tells.
+pub(crate) fn run_in_write(
+    client: &Client,
+    sql: &str,
+    prepared: &mut Prepared,
+    statement: &Statement,
+    options: &Options,
+) -> Result<ResultSet, SqlError> {
+    assert!(!client.autocommit(), "a transaction is open");
+    match &prepared.class {
+        Class::Read | Class::ConnectionPragma => fetch(client, prepared, statement, options),
+        Class::IdlePragma(answer) => Ok(idle(prepared, answer.as_deref())),
+        Class::Rows | Class::Schema => captured(client, sql, prepared, statement, options),
+        other => unreachable!("{other:?} is not run within a write transaction"),
+    }
+}
+
+/// The answer of a PRAGMA that changes nothing.
+pub(crate) fn idle(prepared: &Prepared, answer: Option<&str>) -> ResultSet {
+    let Some(answer) = answer else { return ResultSet::default() };
+    let name = prepared.facts.pragma.as_ref().map_or("", |(name, _)| name);
+    let value = answer.parse().map_or_else(|_| Value::Text(answer.to_string()), Value::Integer);
+    ResultSet {
+        columns: vec![Column { name: name.to_string(), decl_type: None }],
+        rows: vec![vec![value]],
+        ..ResultSet::default()
+    }
+}
+
+fn captured(
+    client: &Client,
+    sql: &str,
+    prepared: &mut Prepared,
+    statement: &Statement,
+    options: &Options,
+) -> Result<ResultSet, SqlError> {
+    let hooks = client.hooks();
+    let mark = hooks.capture.borrow().mark();
+    // Only FAIL leaves a part of a failed statement; what returns rows may fail after it has changed rows, if they are too many.
+    let guarded = client.schema_fails() || prepared.stmt.column_count() > 0 || contains_fail(sql);
+    let guard = |command: &str| hooks.internally(|| client.run(command, |_| Ok(()))).map_err(from_failure);
+    if guarded {
+        guard(&format!("SAVEPOINT {GUARD}"))?;
+    }
+    let existed = match &prepared.facts.creates_table {
+        Some(table) if prepared.facts.selects => table_exists(client, table)?,
+        _ => false,
+    };
+    let ran = fetch(client, prepared, statement, options).and_then(|result| {
+        if prepared.class == Class::Schema {
+            schema_statement(client, sql, prepared, mark, existed)?;
+        } else if client.has_sequences() {
+            sequences(client, prepared)?;
+        }
+        match hooks.capture.borrow().failure() {
+            Some(reason) => Err(error("TRANSACTION_TOO_LARGE", reason)),
+            None => Ok(result),
+        }
+    });
+    let failed = match ran {
+        Ok(result) => {
+            if guarded {
+                guard(&format!("RELEASE {GUARD}"))?;
+            }
+            return Ok(result);
+        }
+        Err(failed) => failed,
+    };
+    if client.autocommit() {
+        hooks.capture.borrow_mut().clear();
+        client.schema_changed().map_err(from_failure)?;
+        return Err(failed);
+    }
+    // SQLite counts no changes of a statement that it rolled back; if it counts some, FAIL kept them.
+    let kept = guarded
+        && failed.code == "SQLITE_CONSTRAINT"
+        && prepared.class == Class::Rows
+        && client.changes() > 0
+        && hooks.capture.borrow().mark() != mark;
+    if kept {
+        if client.has_sequences() {
+            sequences(client, prepared)?;
+        }
+        guard(&format!("RELEASE {GUARD}"))?;
+        return Err(failed);
+    }
+    if guarded {
+        guard(&format!("ROLLBACK TO {GUARD}"))?;
+        guard(&format!("RELEASE {GUARD}"))?;
+    }
+    hooks.capture.borrow_mut().truncate(mark);
+    if prepared.class == Class::Schema {
+        client.schema_changed().map_err(from_failure)?;
+    }
+    Err(failed)
+}
+
+fn contains_fail(sql: &str) -> bool {
+    sql.as_bytes().windows(4).any(|window| window.eq_ignore_ascii_case(b"fail"))
+}
+
+fn table_exists(client: &Client, table: &str) -> Result<bool, SqlError> {
+    let mut found = false;
+    client
+        .hooks()
+        .internally(|| {
+            client.query(
+                "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = ?1 COLLATE NOCASE",
+                |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
+                |_| {
+                    found = true;
+                    Ok(())
+                },
+            )
+        })
+        .map_err(from_failure)?;
+    Ok(found)
+}
+
+/// Takes down a schema statement that has succeeded.
+fn schema_statement(
+    client: &Client,
+    sql: &str,
+    prepared: &Prepared,
+    mark: crate::capture::Mark,
+    existed: bool,
+) -> Result<(), SqlError> {
+    let hooks = client.hooks();
+    if prepared.facts.creates_virtual {
+        // The rows of the tables that were made with it: whoever runs the statement makes them too.
+        hooks.capture.borrow_mut().truncate(mark);
+    }
+    match &prepared.facts.creates_table {
+        // Replicas might find other rows: they are given the table and then its rows.
+        Some(table) if prepared.facts.selects && !prepared.facts.creates_virtual => {
+            if !existed {
+                table_with_rows(client, table)?;
+            }
+        }
+        _ => {
+            let mut flags = 0;
+            let set = |name: &str| hooks.internally(|| client.query_integer(&format!("PRAGMA {name}")));
+            if crate::text::words(sql, 1).first().is_some_and(|word| word == "ALTER")
+                && set("legacy_alter_table").map_err(from_failure)? == Some(1)
+            {
+                flags |= rowlog::LEGACY_ALTER_TABLE;
+                if set("foreign_keys").map_err(from_failure)? == Some(1) {
+                    flags |= rowlog::LEGACY_WITH_FOREIGN_KEYS;
+                }
+            }
+            hooks.capture.borrow_mut().statement(flags, crate::text::skip_blanks(sql));
+        }
+    }
+    client.schema_changed().map_err(from_failure)
+}
+
+/// Takes down a table that was made from a query: its schema, then its rows as they are.
+fn table_with_rows(client: &Client, table: &str) -> Result<(), SqlError> {
+    client.hooks().internally(|| {
+        let mut schema = String::new();
+        client
+            .query(
+                "SELECT sql FROM main.sqlite_schema WHERE type = 'table' AND name = ?1 COLLATE NOCASE",
+                |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
+                |row| {
+                    schema = row.string(0);
+                    Ok(())
+                },
+            )
+            .map_err(from_failure)?;
+        client.hooks().capture.borrow_mut().statement(0, &schema);
+        let shape = Shape::of_table(client, table).map_err(|failed| error("SQLITE_ERROR", failed.to_string()))?;
+        let RowKey::Rowid(rowid) = &shape.key else { unreachable!("a table made from a query has rowids") };
+        let mut columns = vec![quoted(rowid)];
+        columns.extend(shape.columns.iter().map(|(_, name)| quoted(name)));
+        let select = format!("SELECT {} FROM main.{}", columns.join(","), quoted(table));
+        let (stmt, _) = client.prepare(&select, false).map_err(from_failure)?;
+        let mut stmt = stmt.expect("statements of our own are not empty");
+        while stmt.step().map_err(from_failure)? == Step::Row {
+            let values = (1..stmt.column_count()).map(|column| stmt.value(column)).collect();
+            client.hooks().capture.borrow_mut().inserted(&shape.table, Some(stmt.integer(0)), values);
+        }
+        Ok(())
+    })
+}
+
+/// Takes down the values of `sqlite_sequence` that a statement may have moved, of which SQLite tells nothing.
+fn sequences(client: &Client, prepared: &Prepared) -> Result<(), SqlError> {
+    for table in &prepared.facts.inserts_into {
+        client
+            .hooks()
+            .internally(|| {
+                client.query(
+                    "SELECT rowid, name, seq FROM main.sqlite_sequence WHERE name = ?1",
+                    |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
+                    |row| {
+                        client.hooks().capture.borrow_mut().sequence(&row.string(1), row.integer(0), row.value(2));
+                        Ok(())
+                    },
+                )
+            })
+            .map_err(from_failure)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! One-shot transactions on the shared writer, and reads on pooled connections.
+
+use std::time::Instant;
+
+use crate::api::{Answer, Hold, ResultSet, SqlError, Statement, Transaction};
+use crate::classify::Class;
+use crate::client::Client;
+use crate::core::Core;
+use crate::database::Database;
+use crate::error::{error, from_failure};
+use crate::keys;
+use crate::rowlog::OUTSIDE_TRANSACTION;
+use crate::run::{self, Savepoints};
+
+impl Database {
+    /// Whether all statements only read, as far as the newest published state tells. What cannot be prepared counts as a write.
+    pub fn is_read_only(&self, statements: &[Statement]) -> bool {
+        let deadline = Instant::now() + self.options.statement_max;
+        self.read(deadline, |client, _| Ok(all_read(client, statements))).result.unwrap_or(false)
+    }
+
+    /// Runs statements as one transaction, all or nothing. If all only read, they run at the newest published state, and the answer may leave at once;
+    /// otherwise on the shared writer, until `deadline` at most.
+    ///
+    /// # Errors
+    /// The first statement's that failed; `NOT_LEADER` for a write where this replica does not lead; `TRANSACTION_BUSY` if the writer was not to be had;
+    /// `TRANSACTION_TIMEOUT`, `TRANSACTION_TOO_LARGE`, `RESPONSE_TOO_LARGE`, `OVERLOADED`; `IDEMPOTENCY_MISMATCH` for a key that was used for another request.
+    pub fn transaction(
+        &self,
+        transaction: &Transaction,
+        deadline: Instant,
+    ) -> Answer<Result<Vec<ResultSet>, SqlError>> {
+        let read = self.read(deadline, |client, _| {
+            if transaction.key.is_some() || !all_read(client, &transaction.statements) {
+                return Ok(None);
+            }
+            transaction
+                .statements
+                .iter()
+                .map(|statement| self.read_one(client, statement))
+                .collect::<Result<_, _>>()
+                .map(Some)
+        });
+        match read.result {
+            Ok(Some(results)) => Answer { result: Ok(results), hold: None, seen: read.seen },
+            Ok(None) => self.write(transaction, deadline),
+            // A leader that has not published yet may still execute.
+            Err(failed) if failed.code == "NOT_READY" => self.write(transaction, deadline),
+            Err(failed) => Answer { result: Err(failed), hold: None, seen: read.seen },
+        }
+    }
+
+    fn read_one(&self, client: &Client, statement: &Statement) -> Result<ResultSet, SqlError> {
+        let mut prepared = client.prepare_one(&statement.sql)?;
+        let result = run::fetch(client, &mut prepared, statement, &self.options)?;
+        client.keep(&statement.sql, prepared);
+        Ok(ResultSet { last_insert_rowid: 0, affected: 0, ..result })
+    }
+
+    fn write(&self, transaction: &Transaction, deadline: Instant) -> Answer<Result<Vec<ResultSet>, SqlError>> {
+        let refused = |failed| Answer { result: Err(failed), hold: None, seen: (None, 0) };
+        let _gate = match self.enter() {
+            Ok(gate) => gate,
+            Err(failed) => return refused(failed),
+        };
+        let mut held = match self.acquire(deadline.min(Instant::now() + self.options.writer_wait)) {
+            Ok(held) => held,
+            Err(failed) => return refused(failed),
+        };
+        let core = &mut *held;
+        if let Err(failed) = self.make_room(core) {
+            return refused(failed);
+        }
+        let before = self.hold(core);
+        let writer = match core.writer.take().map_or_else(|| self.open_client(), Ok) {
+            Ok(writer) => writer,
+            Err(failure) => return refused(from_failure(failure)),
+        };
+        writer.hooks().deadline.set(Some(deadline));
+        let outcome = self.write_on(core, &writer, transaction);
+        writer.hooks().deadline.set(None);
+        writer.hooks().capture.borrow_mut().clear();
+        if writer.autocommit() {
+            core.writer = Some(writer);
+        }
+        let seen = (core.epoch, core.end);
+        match outcome {
+            Ok(Done { results, hold }) => Answer { result: Ok(results), hold: Some(hold), seen },
+            Err(failed) => Answer { result: Err(failed), hold: Some(before), seen },
+        }
+    }
+
+    fn write_on(&self, core: &mut Core, writer: &Client, transaction: &Transaction) -> Result<Done, SqlError> {
+        if let [statement] = transaction.statements.as_slice()
+            && crate::text::words(&statement.sql, 1).first().is_some_and(|word| word == "VACUUM")
+        {
+            let results = vec![self.vacuum(core, writer, &statement.sql)?];
+            return Ok(Done { results, hold: Hold { wrote: true, ..self.hold(core) } });
+        }
+        writer.hooks().internally(|| writer.run("BEGIN IMMEDIATE", |_| Ok(()))).map_err(from_failure)?;
+        let outcome = self.write_within(core, writer, transaction);
+        if !writer.autocommit() {
+            writer.hooks().internally(|| writer.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+        }
+        outcome
+    }
+
+    fn write_within(&self, core: &mut Core, writer: &Client, transaction: &Transaction) -> Result<Done, SqlError> {
+        writer.set_last_insert_rowid(0);
+        let schema = writer.refresh().map_err(from_failure)?;
+        if let Some(key) = &transaction.key
+            && let Some(kept) = keys::find(writer, key, core, &self.options)?
+        {
+            let hold = Hold { until: kept.position.min(core.end), wrote: true, ..self.hold(core) };
+            return Ok(Done { results: kept.results, hold });
+        }
+        let mut savepoints = Savepoints::default();
+        let mut results = Vec::with_capacity(transaction.statements.len());
+        for statement in &transaction.statements {
+            results.push(self.write_one(writer, statement, &mut savepoints)?);
+        }
+        if let Some(key) = &transaction.key {
+            keys::keep(writer, key, &results, core, &self.options)?;
+        }
+        self.check_captured(writer, schema)?;
+        let wrote = self.commit(core, writer).map_err(from_failure)?;
+        Ok(Done { results, hold: Hold { wrote, ..self.hold(core) } })
+    }
+
+    fn write_one(
+        &self,
+        writer: &Client,
+        statement: &Statement,
+        savepoints: &mut Savepoints,
+    ) -> Result<ResultSet, SqlError> {
+        let mut prepared = writer.prepare_one(&statement.sql)?;
+        let result = match prepared.class.clone() {
+            Class::Begin(_) | Class::Commit | Class::Rollback => {
+                return Err(error(
+                    "SQLITE_ERROR",
+                    "the statements of one request are one transaction already: BEGIN, COMMIT and ROLLBACK belong into a stream",
+                ));
+            }
+            Class::Vacuum => return Err(error("SQLITE_ERROR", "cannot VACUUM from within a transaction")),
+            // On a connection that is shared it would hold for others.
+            Class::ConnectionPragma
+                if prepared.facts.pragma.as_ref().is_some_and(|(_, argument)| argument.is_some()) =>
+            {
+                ResultSet::default()
+            }
+            Class::Savepoint(op, name) => {
+                let result = run::fetch(writer, &mut prepared, statement, &self.options)?;
+                savepoints.follow(writer, op, &name)?;
+                result
+            }
+            _ => run::run_in_write(writer, &statement.sql, &mut prepared, statement, &self.options)?,
+        };
+        writer.keep(&statement.sql, prepared);
+        Ok(result)
+    }
+
+    /// Runs VACUUM, outside a transaction, and ships it as a statement.
+    pub(crate) fn vacuum(&self, core: &mut Core, client: &Client, sql: &str) -> Result<ResultSet, SqlError> {
+        let prepared = client.prepare_one(sql)?;
+        assert_eq!(prepared.class, Class::Vacuum, "the caller looked");
+        drop(prepared);
+        let applier = core.applier.as_mut().expect("the applying connection is open");
+        applier.forget();
+        applier.conn.exec("VACUUM").map_err(from_failure)?;
+        client.hooks().internally(|| client.run("BEGIN IMMEDIATE", |_| Ok(()))).map_err(from_failure)?;
+        client.hooks().capture.borrow_mut().statement(OUTSIDE_TRANSACTION, "VACUUM");
+        let committed = self.commit(core, client).map_err(from_failure);
+        if !client.autocommit() {
+            client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+        }
+        if committed.is_err() {
+            // The database was rebuilt and nobody will hear of it: rowids may differ from here on.
+            core.failed.get_or_insert_with(|| "a VACUUM could not be shipped".to_string());
+        }
+        committed.map(|_| ResultSet::default())
+    }
+}
+
+/// What a write transaction gave, and what its answer waits for.
+struct Done {
+    results: Vec<ResultSet>,
+    hold: Hold,
+}
+
+fn all_read(client: &Client, statements: &[Statement]) -> bool {
+    statements.iter().all(|statement| match client.prepare_one(&statement.sql) {
+        Ok(prepared) => {
+            let reads = prepared.class == Class::Read && !prepared.facts.temporary;
+            client.keep(&statement.sql, prepared);
+            reads
+        }
+        Err(_) => false,
+    })
+}
