@@ -37,7 +37,7 @@ impl<I: Io> Log<I> {
         let name = segment::name(segment.base);
         let (mut position, first) = segment.locate(from)?.expect("an offset below the end lies in a frame");
         let failed = |error: std::io::Error| format!("{name} could not be read: {error}");
-        let chunk = (max_bytes + HEADER_BYTES).clamp(CHUNK_BYTES / 4, READ_BYTES_MAX);
+        let chunk = max_bytes.saturating_add(HEADER_BYTES).clamp(CHUNK_BYTES / 4, READ_BYTES_MAX);
         let mut reader = Reader::new(&*segment.file, chunk).map_err(failed)?;
         let (mut next, mut chosen, mut size) = (first.offset, Vec::new(), 0);
         while position < segment.position {

@@ -1,8 +1,6 @@
 //! One folder for each row of the recovery table, so that no row is there in theory only.
 
-mod common;
-
-use common::{LOG_ID, OPTIONS, flush, open, stamped};
+use crate::common::{LOG_ID, OPTIONS, flush, open, stamped};
 use highwater_log::mem::MemIo;
 use highwater_log::{Log, LogStore, OpenError, Options, dump};
 use highwater_wire::LogId;

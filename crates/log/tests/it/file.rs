@@ -1,10 +1,8 @@
 //! The same log in a real folder.
 
-mod common;
-
 use std::path::Path;
 
-use common::{LOG_ID, batches, stamped};
+use crate::common::{LOG_ID, batches, stamped};
 use highwater_log::{FileIo, Io, IoFile, Log, LogStore, Options, control, durable_replace};
 
 fn open(path: &Path) -> Log<FileIo> {

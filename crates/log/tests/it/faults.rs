@@ -3,10 +3,8 @@
 //! Whatever happens: the log keeps its first reason, what it had called durable is there when it is opened again on a disk that works, and what it
 //! refused for want of space never is.
 
-mod common;
-
+use crate::common::{LOG_ID, OPTIONS, batches, flush, several, stamped};
 use bytes::Bytes;
-use common::{LOG_ID, OPTIONS, batches, flush, several, stamped};
 use highwater_log::mem::{Fault, MemIo, Op};
 use highwater_log::{Log, LogError, LogStore};
 use highwater_wire::{Epoch, HardState, Offset};
@@ -190,7 +188,7 @@ fn recovery_that_is_interrupted_anywhere_decides_the_same_again() {
             assert!(!opened || after > 5, "recovery writes something");
             io.heal();
             io.crash(|n| if keep_all { n - 1 } else { 0 });
-            let log = common::open(&io);
+            let log = crate::common::open(&io);
             assert_eq!(batches(&log, 0).expect("the disk works"), known.batches, "after {after}");
         }
     }
@@ -199,7 +197,7 @@ fn recovery_that_is_interrupted_anywhere_decides_the_same_again() {
 #[test]
 fn reads_that_fail_poison_with_the_first_reason() {
     let io = MemIo::new();
-    let mut log = common::open(&io);
+    let mut log = crate::common::open(&io);
     for base in 0..6 {
         log.append(&stamped(base, 1, 1, 300)).expect("nothing fails");
     }
@@ -213,7 +211,7 @@ fn reads_that_fail_poison_with_the_first_reason() {
 #[test]
 fn a_failed_flush_is_never_tried_again() {
     let io = MemIo::new();
-    let mut log = common::open(&io);
+    let mut log = crate::common::open(&io);
     log.append(&stamped(0, 1, 1, 10)).expect("nothing fails");
     io.fail(Fault { op: Some(Op::Sync), after: 0, full: false, for_ever: false, short: false });
     let first = flush(&mut log).expect_err("the sync failed");
@@ -228,7 +226,7 @@ fn a_failed_flush_is_never_tried_again() {
 #[test]
 fn a_full_disk_refuses_appends_and_nothing_else() {
     let io = MemIo::new();
-    let mut log = common::open(&io);
+    let mut log = crate::common::open(&io);
     log.persist(&HardState::default()).expect("nothing fails");
     let mut wanted = Vec::new();
     let mut add = |log: &mut Log<MemIo>, bytes: usize| {
@@ -259,7 +257,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
     drop(log);
     let mut io = io;
     io.kill();
-    assert_eq!(batches(&common::open(&io), 500).expect("nothing fails"), wanted);
+    assert_eq!(batches(&crate::common::open(&io), 500).expect("nothing fails"), wanted);
 }
 
 /// After `reserve`, appending that much cannot meet a full disk, whatever the batches.
@@ -267,7 +265,7 @@ fn a_full_disk_refuses_appends_and_nothing_else() {
 fn reserved_space_is_there() {
     for sizes in [&[1usize; 30][..], &[900], &[10, 300, 10]] {
         let io = MemIo::new();
-        let mut log = common::open(&io);
+        let mut log = crate::common::open(&io);
         for round in 0..6 {
             let batches = several(log.shape().end, 1, sizes);
             log.reserve(batches.len()).expect("there is space");
@@ -285,7 +283,7 @@ fn an_append_refused_in_the_middle_never_comes_to_life() {
     for after in 0..3 {
         for keep_all in [false, true] {
             let mut io = MemIo::new();
-            let mut log = common::open(&io);
+            let mut log = crate::common::open(&io);
             log.append(&stamped(0, 1, 1, 50)).expect("nothing fails");
             flush(&mut log).expect("nothing fails");
             io.fail(Fault { op: Some(Op::Write), after, full: true, for_ever: false, short: true });
@@ -299,7 +297,7 @@ fn an_append_refused_in_the_middle_never_comes_to_life() {
             }
             assert_eq!(batches(&log, 0).expect("nothing fails"), known);
             io.crash(|n| if keep_all { n - 1 } else { 0 });
-            assert_eq!(batches(&common::open(&io), 0).expect("nothing fails"), known, "write {after}");
+            assert_eq!(batches(&crate::common::open(&io), 0).expect("nothing fails"), known, "write {after}");
         }
     }
 }

@@ -1,5 +1,4 @@
 //! What the log's tests share: batches, small segments, and how a log looks from outside.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use bytes::{Bytes, BytesMut};
 use highwater_log::mem::MemIo;

@@ -1,9 +1,7 @@
 //! Damage of every kind to every file of a small folder: found, or harmless, and never a log that is silently another one.
 
-mod common;
-
+use crate::common::{LOG_ID, OPTIONS, batches, flush, open, stamped};
 use bytes::Bytes;
-use common::{LOG_ID, OPTIONS, batches, flush, open, stamped};
 use highwater_log::mem::MemIo;
 use highwater_log::{Io, Log, LogStore, OpenError, dump};
 use highwater_wire::{Epoch, HardState, LogId};
