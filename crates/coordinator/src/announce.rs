@@ -22,10 +22,12 @@ impl Coordinator {
         }
     }
 
-    /// A replica asks who leads. One that has not promised in the running ballot may have missed the request (it may have been opened only now),
-    /// so it is asked again at once.
+    /// A replica asks who leads. While a ballot is under way nobody is sent to a leader that is being replaced: it would be refused there, and ask
+    /// again at once. One that has not promised may have missed the request (it may have been opened only now), so it is asked again.
     pub(crate) fn who_leads(&self, record: &PartitionRecord, sender: Sender, out: &mut Vec<Action>) {
-        if !self.ask_again(record, sender.peer, out) {
+        if self.ballots.contains_key(&record.id) {
+            self.ask_again(record, sender.peer, out);
+        } else {
             self.tell(record, sender.peer.node, out);
         }
     }

@@ -107,15 +107,12 @@ impl Coordinator {
         ballot.promises.insert(sender.peer, Promised { incarnation: sender.incarnation, rank });
     }
 
-    /// If a ballot is under way in which that replica has not promised, asks it again. Returns whether it did.
-    pub(crate) fn ask_again(&self, record: &PartitionRecord, peer: PeerId, out: &mut Vec<Action>) -> bool {
-        match self.ballots.get(&record.id) {
-            Some(ballot) if ballot.proposed.is_none() && !ballot.promises.contains_key(&peer) => {
-                let body = Body::PromiseRequest { ballot: ballot.number };
-                out.push(Action::Send(peer.node, self.envelope(record.id, Some(ballot.epoch), body)));
-                true
-            }
-            Some(_) | None => false,
+    /// If a ballot is under way, not decided, in which that replica has not promised: asks it again.
+    pub(crate) fn ask_again(&self, record: &PartitionRecord, peer: PeerId, out: &mut Vec<Action>) {
+        let Some(ballot) = self.ballots.get(&record.id) else { return };
+        if ballot.proposed.is_none() && !ballot.promises.contains_key(&peer) {
+            let body = Body::PromiseRequest { ballot: ballot.number };
+            out.push(Action::Send(peer.node, self.envelope(record.id, Some(ballot.epoch), body)));
         }
     }
 

@@ -492,3 +492,22 @@ fn a_promise_of_a_node_without_a_session_does_not_count() {
     world.promise(2, ballot, 1, rank(0, 9));
     assert_eq!(world.proposed().len(), 1, "it lives after all");
 }
+
+#[test]
+fn during_a_ballot_nobody_is_sent_to_the_leader_that_is_being_replaced() {
+    let mut world = led(CommitRule::Quorum { q: 2 }, 2);
+    world.step(Event::Gone(NodeId(2)));
+    let (ballot, epoch) = world.asked().expect("a ballot has begun");
+    world.out.clear();
+    world.message(sender(3, 1), MAIN, Some(0), Body::WhoLeads);
+    assert_eq!(world.sent(3), [&Body::PromiseRequest { ballot }], "it may have missed the question");
+    for n in [1, 3] {
+        world.promise(n, ballot, epoch, rank(0, 1));
+    }
+    let appoint = world.proposed();
+    world.out.clear();
+    world.message(sender(3, 1), MAIN, Some(1), Body::WhoLeads);
+    assert!(world.out.is_empty(), "the appointment is on its way");
+    world.apply(appoint[0].clone());
+    assert_eq!(world.leads_told(3), 1);
+}

@@ -1,6 +1,7 @@
 //! Hosts joined by a perfect network, with disks and state machines in memory. Time passes when the test says so.
 #![allow(missing_docs, dead_code, unreachable_pub)]
 
+mod chaos;
 mod disk;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,6 +14,7 @@ use highwater_replica::{Role, Timing};
 use highwater_wire::batch::{self, Record};
 use highwater_wire::{CommitRule, Envelope, Incarnation, LogId, NodeId, Offset, PartitionId, PeerId};
 
+pub use chaos::Chaos;
 pub use disk::{Disk, Job};
 
 pub const MAIN: PartitionId = PartitionId(1);
@@ -55,6 +57,8 @@ pub struct World {
     tickets: u64,
     /// Processes started so far.
     starts: u64,
+    /// If set, messages and flushes go there.
+    pub chaos: Option<Chaos>,
 }
 
 impl World {
@@ -62,7 +66,17 @@ impl World {
     pub fn new(count: u32, rule: CommitRule) -> World {
         let nodes = (1..=count).map(|n| (n, Node::new(n))).collect();
         let databases = vec![("main".into(), rule)];
-        World { now: 1000, nodes, rule, databases, trace: vec![], inputs: VecDeque::new(), tickets: 0, starts: 0 }
+        World {
+            now: 1000,
+            nodes,
+            rule,
+            databases,
+            trace: vec![],
+            inputs: VecDeque::new(),
+            tickets: 0,
+            starts: 0,
+            chaos: None,
+        }
     }
 
     /// As above, started, and run until `main` has a leader whose machine executes.
@@ -109,7 +123,13 @@ impl World {
     pub fn kill(&mut self, n: u32) {
         let node = self.nodes.get_mut(&n).expect("a node");
         assert!(node.host.take().is_some(), "node {n} runs");
-        node.disk.crash(|_| 0);
+        match &mut self.chaos {
+            Some(chaos) => {
+                chaos.flushes.retain(|(of, ..)| *of != n);
+                node.disk.crash(|below| chaos.draw(below));
+            }
+            None => node.disk.crash(|_| 0),
+        }
         node.machines.clear();
         node.held.clear();
         self.inputs.retain(|(to, _)| *to != n);
@@ -167,7 +187,11 @@ impl World {
     }
 
     pub fn settle(&mut self) {
+        let mut steps = 0;
         while let Some((n, input)) = self.inputs.pop_front() {
+            steps += 1;
+            let latest = self.trace.len().saturating_sub(60);
+            assert!(steps < 100_000, "it goes on for ever at {}:\n{}", self.now, self.trace[latest..].join("\n"));
             let now = self.now;
             if let Some(host) = self.node(n).host.as_mut() {
                 let mut out = Vec::new();
@@ -184,10 +208,15 @@ impl World {
                 Effect::Persist(state) => self.node(n).state = state,
                 Effect::Send(to, envelope) => {
                     assert_ne!(to, NodeId(n), "what a node tells itself stays inside");
-                    self.inputs.push_back((to.0, Input::Message(envelope)));
+                    match &mut self.chaos {
+                        Some(chaos) => chaos.wire.push((n, to.0, envelope)),
+                        None => self.inputs.push_back((to.0, Input::Message(envelope))),
+                    }
                 }
                 Effect::Flush(id, job) => {
-                    if self.node(n).hold_flushes.contains(&id) {
+                    if let Some(chaos) = &mut self.chaos {
+                        chaos.flushes.push((n, id, job));
+                    } else if self.node(n).hold_flushes.contains(&id) {
                         self.node(n).held.push((id, job));
                     } else {
                         self.inputs.push_back((n, Input::FlushDone(id, job.run())));
@@ -274,7 +303,7 @@ impl World {
 
     /// What readers of that node see.
     pub fn visible(&self, n: u32) -> Vec<&str> {
-        let machine = &self.nodes[&n].machines[&MAIN];
+        let Some(machine) = self.nodes[&n].machines.get(&MAIN) else { return Vec::new() };
         let published = machine.published.unwrap_or(0);
         machine.values.iter().filter(|(at, _)| *at < published).map(|(_, value)| value.as_str()).collect()
     }
