@@ -161,10 +161,15 @@ impl<F: IoFile> Segment<F> {
         self.position = position;
     }
 
+    /// The beginning of some frame at or before the one that holds `offset`, from memory alone.
+    pub(crate) fn position_before(&self, offset: Offset) -> u64 {
+        let entry = self.index.partition_point(|(first, _)| *first <= offset);
+        entry.checked_sub(1).map_or(FIRST_FRAME, |entry| self.index[entry].1)
+    }
+
     /// Where the frame that holds `offset` begins, with its header; `None` at the segment's end. An error is damage or a failed read.
     pub(crate) fn locate(&self, offset: Offset) -> Result<Option<(u64, FrameHeader)>, String> {
-        let entry = self.index.partition_point(|(first, _)| *first <= offset);
-        let mut position = entry.checked_sub(1).map_or(FIRST_FRAME, |entry| self.index[entry].1);
+        let mut position = self.position_before(offset);
         let failed = |error: io::Error| format!("{} could not be read: {error}", name(self.base));
         let mut reader = Reader::new(&*self.file, CHUNK_BYTES / 16).map_err(failed)?;
         while position < self.position {
