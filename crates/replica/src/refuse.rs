@@ -1,8 +1,9 @@
 //! Refusing what belongs to an epoch below the promised one, and being refused.
 //!
 //! A refusal names the promised epoch and changes nothing else at who refuses. Whoever is refused by a later epoch: a follower ends its stream and
-//! asks who leads; a leader under a coordinator stays leader, since the coordinator decides; a self-electing leader or candidate raises to that
-//! epoch, which somebody has entered and which it could otherwise never lead past.
+//! asks who leads; a leader under a coordinator stays leader, since the coordinator decides, and asks as well: if the word that another leads was
+//! lost, nobody would ever repeat it to one who asks for no change of the set; a self-electing leader or candidate raises to that epoch, which
+//! somebody has entered and which it could otherwise never lead past.
 
 use highwater_wire::{Body, Epoch, NodeId};
 
@@ -45,7 +46,8 @@ impl Replica {
                 self.ask_who_leads(out);
             }
             Part::Leader(_) | Part::Candidate { .. } if electing => self.raise(epoch, None, out),
-            Part::Leader(_) | Part::Candidate { .. } | Part::Idle => {}
+            Part::Leader(_) => self.ask_who_leads(out),
+            Part::Candidate { .. } | Part::Idle => {}
         }
         assert!(electing || self.hard.promised < Some(epoch), "under a coordinator a refusal raises nobody");
     }
@@ -59,13 +61,14 @@ mod tests {
     use crate::{Input, Role, Timeout};
 
     #[test]
-    fn an_appointed_leader_stays_and_its_follower_asks_who_leads() {
+    fn an_appointed_leader_stays_and_asks_who_leads_as_its_follower_does() {
         let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
         bench.appoint(0, 1, &[0, 1]);
         bench.settle();
         bench.coordinator.clear();
         bench.receive(0, 1, 1, Body::Refused { promised: Epoch(5) });
         assert!(bench.replicas[0].leads(Epoch(1)));
+        assert_eq!(bench.coordinator.pop().map(|envelope| envelope.body), Some(Body::WhoLeads));
         bench.receive(1, 0, 1, Body::Refused { promised: Epoch(5) });
         assert!(!bench.replicas[1].stream_is_live());
         assert_eq!(bench.replicas[1].promised(), Some(Epoch(1)));
