@@ -2,14 +2,16 @@
 //!
 //! A held answer ends in exactly one way. *Done*: HW has passed it while its epoch was led here, or it is found committed under that very epoch
 //! afterwards. *Refused*: its proposal is not in the log. *Unknown*: its proposal was appended, and leadership ended first. *Lost*: it only
-//! looked at what may be cut now. Nothing is ever answered *done* on the strength of an offset alone: an offset may be filled again by
+//! looked at what may be cut now. An answer that only looked is computed like a linearizable read from the newest state, so it needs what such a read
+//! needs: a leader that was deposed without knowing it would show a state that others have already written over. Its leadership is confirmed
+//! by a round asked for after the hold came. Nothing is ever answered *done* on the strength of an offset alone: an offset may be filled again by
 //! a later epoch, or by a later reign of the same one.
 
 use std::collections::BTreeMap;
 
-use highwater_log::LogStore;
-use highwater_replica::{ReadError, Role};
-use highwater_wire::{Epoch, Offset, Position};
+use highwater_log::{LogError, LogStore};
+use highwater_replica::{self as replica, ReadError, Role};
+use highwater_wire::{Epoch, Millis, Offset, Position};
 
 use crate::driver::Refusal;
 use crate::effect::{Effect, Outcome};
@@ -28,30 +30,46 @@ struct Hold {
 pub(crate) struct Holds {
     for_hw: BTreeMap<(Offset, Ticket), Hold>,
     for_flush: BTreeMap<(Offset, Ticket), Hold>,
+    /// Answers that only looked, before leadership is confirmed.
+    confirming: BTreeMap<Ticket, (Offset, Hold)>,
 }
 
 impl Holds {
     pub(crate) fn forget(&mut self, ticket: Ticket) {
         self.for_hw.retain(|(_, waiting), _| *waiting != ticket);
         self.for_flush.retain(|(_, waiting), _| *waiting != ticket);
+        self.confirming.remove(&ticket);
+    }
+
+    /// Leadership was confirmed for an answer that only looked: it waits for HW now. False if no such answer waits.
+    pub(crate) fn confirmed(&mut self, ticket: Ticket) -> bool {
+        let Some((until, hold)) = self.confirming.remove(&ticket) else { return false };
+        let before = self.for_hw.insert((until, ticket), hold);
+        assert!(before.is_none(), "a ticket waits once");
+        true
+    }
+
+    /// Leadership was not confirmed for it. False if no such answer waits.
+    pub(crate) fn unconfirmed(&mut self, ticket: Ticket) -> bool {
+        self.confirming.remove(&ticket).is_some()
     }
 
     pub(crate) fn drain_tickets(&mut self) -> Vec<Ticket> {
         let (for_hw, for_flush) = (std::mem::take(&mut self.for_hw), std::mem::take(&mut self.for_flush));
-        for_hw.into_keys().chain(for_flush.into_keys()).map(|(_, ticket)| ticket).collect()
+        let confirming = std::mem::take(&mut self.confirming).into_keys();
+        for_hw.into_keys().chain(for_flush.into_keys()).map(|(_, ticket)| ticket).chain(confirming).collect()
     }
 }
 
 impl<L: LogStore> Partition<L> {
     pub(crate) fn hold(
         &mut self,
+        now: Millis,
         ticket: Ticket,
-        reign: Reign,
-        until: Offset,
-        wrote: bool,
-        ack: AckPolicy,
+        (reign, until): (Reign, Offset),
+        (wrote, ack): (bool, AckPolicy),
         out: &mut Vec<Effect<L::FlushJob>>,
-    ) {
+    ) -> Result<(), LogError> {
         if let Some(refusal) = self.driver.refusal(reign, until) {
             let outcome = match refusal {
                 _ if !wrote => Outcome::Lost(ReadError::LeadershipLost),
@@ -59,16 +77,20 @@ impl<L: LogStore> Partition<L> {
                 Refusal::Full(reason) => Outcome::Full(reason.clone()),
             };
             out.push(Effect::Answer(ticket, outcome));
+        } else if self.leads(reign.epoch) && until <= self.log.shape().end && !wrote {
+            self.holds.confirming.insert(ticket, (until, Hold { reign, wrote }));
+            return self.drive(now, replica::Input::Read(ticket.0), out);
         } else if self.leads(reign.epoch) && until <= self.log.shape().end {
             let waiting = match ack {
-                AckPolicy::Leader if wrote => &mut self.holds.for_flush,
-                _ => &mut self.holds.for_hw,
+                AckPolicy::Leader => &mut self.holds.for_flush,
+                AckPolicy::Committed => &mut self.holds.for_hw,
             };
             waiting.insert((until, ticket), Hold { reign, wrote });
         } else {
             let outcome = self.outcome_without_leadership(Hold { reign, wrote }, until);
             out.push(Effect::Answer(ticket, outcome));
         }
+        Ok(())
     }
 
     /// Releases what HW or the flush has passed.
@@ -91,6 +113,9 @@ impl<L: LogStore> Partition<L> {
 
     /// Leadership changed: answers everybody who waited under an epoch that is not `leads`.
     pub(crate) fn lose_holds(&mut self, leads: Option<Epoch>, out: &mut Vec<Effect<L::FlushJob>>) {
+        for (ticket, (until, hold)) in std::mem::take(&mut self.holds.confirming) {
+            out.push(Effect::Answer(ticket, self.outcome_without_leadership(hold, until)));
+        }
         for waiting in [std::mem::take(&mut self.holds.for_hw), std::mem::take(&mut self.holds.for_flush)] {
             for ((until, ticket), hold) in waiting {
                 assert_ne!(leads, Some(hold.reign.epoch), "an epoch is led once");

@@ -54,7 +54,8 @@ pub enum Input {
         reign: Reign,
         /// The end of that state.
         until: Offset,
-        /// The answer's own proposal ends at `until`: if it is lost, its outcome may be *unknown*. Otherwise it only looked.
+        /// The answer's own proposal ends at `until`: if it is lost, its outcome may be *unknown*. Otherwise it only looked, and leadership is confirmed
+        /// before it leaves, as for a linearizable read.
         wrote: bool,
         /// When it may leave. `Leader` is for a write's own answer, and says so.
         ack: AckPolicy,

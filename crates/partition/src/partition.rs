@@ -91,7 +91,9 @@ impl<L: LogStore> Partition<L> {
                 self.drive(now, replica::Input::Flushed(flushed), out)?;
             }
             Input::Propose(proposal) => self.propose(now, proposal, out)?,
-            Input::Hold { ticket, reign, until, wrote, ack } => self.hold(ticket, reign, until, wrote, ack, out),
+            Input::Hold { ticket, reign, until, wrote, ack } => {
+                self.hold(now, ticket, (reign, until), (wrote, ack), out)?;
+            }
             Input::Read { ticket } => self.read(now, ticket, out)?,
             Input::AtLeast { ticket, epoch, until } => self.reads.at_least(ticket, epoch, until),
             Input::Forget { ticket } => {

@@ -58,7 +58,16 @@ impl<L: LogStore> Partition<L> {
         result: Result<Offset, ReadError>,
         out: &mut Vec<Effect<L::FlushJob>>,
     ) {
-        if !self.reads.confirming.remove(&ticket) {
+        // A held answer that only looked asks the same question.
+        let held = match &result {
+            Ok(_) => self.holds.confirmed(ticket),
+            Err(error) if self.holds.unconfirmed(ticket) => {
+                out.push(Effect::Answer(ticket, Outcome::Lost(error.clone())));
+                true
+            }
+            Err(_) => false,
+        };
+        if held || !self.reads.confirming.remove(&ticket) {
             return;
         }
         match result {

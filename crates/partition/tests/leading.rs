@@ -80,8 +80,26 @@ fn a_refused_proposal_rewinds_the_machine_and_ends_the_reign() {
     bench.ack(2, 1, 2);
     bench.step(hold(12, second, 2, true));
     assert_eq!(bench.answer(12), Some(Outcome::Done(at(1, 2))));
+    bench.confirm(2, 1);
     assert_eq!(bench.answer(10), Some(Outcome::Done(at(1, 1))));
     assert_eq!(bench.partition.status(0).end, 2);
+}
+
+#[test]
+fn an_answer_that_only_looked_waits_for_a_confirmation_asked_after_it() {
+    let mut bench = Bench::new();
+    let (reign, _) = bench.appoint(1, &quorum(2, &[1, 2]));
+    bench.open_stream(2, 1, 0, None);
+    bench.ack(2, 1, 1);
+    bench.confirm(2, 1);
+    bench.step(hold(7, reign, 1, false));
+    assert_eq!(bench.partition.status(0).hw, 1);
+    assert_eq!(bench.answer(7), None, "another may lead and have gone on, though HW has passed what was seen");
+    bench.confirm(2, 1);
+    assert_eq!(bench.answer(7), Some(Outcome::Done(at(1, 1))));
+    bench.step(hold(8, reign, 1, false));
+    bench.step(message(9, 2, Body::PromiseRequest { ballot: 2 }));
+    assert_eq!(bench.answer(8), Some(Outcome::Lost(ReadError::LeadershipLost)));
 }
 
 #[test]

@@ -258,4 +258,19 @@ impl Bench {
     pub fn ack(&mut self, from: u32, epoch: u32, leo: Offset) {
         self.step(message(from, epoch, Body::Ack { stream: highwater_wire::StreamId(1), leo, applied: 0 }));
     }
+
+    /// Node `from` confirms that this node leads `epoch`, for every round that was asked so far.
+    pub fn confirm(&mut self, from: u32, epoch: u32) {
+        let asked: Vec<u64> = self
+            .sent
+            .iter()
+            .filter_map(|envelope| match envelope.body {
+                Body::Confirm { round } => Some(round),
+                _ => None,
+            })
+            .collect();
+        for round in asked {
+            self.step(message(from, epoch, Body::Confirmed { round }));
+        }
+    }
 }
