@@ -1,7 +1,7 @@
 //! Every acknowledged write answered what carrying it out in the order of the journal answers.
 
 use crate::clients::{End, Final, History};
-use crate::machine::{Entry, State};
+use crate::machine::{Entry, NOWHERE, State};
 
 /// See the module.
 pub(super) fn check(history: &History, last: &Final) -> Result<(), String> {
@@ -12,7 +12,7 @@ pub(super) fn check(history: &History, last: &Final) -> Result<(), String> {
         let Some(entry) = call.entry() else { continue };
         // Without its key, so that a second effect shows as one.
         let answer = state
-            .apply(&Entry { keyed: false, ..*entry })
+            .apply(&Entry { keyed: false, ..*entry }, NOWHERE)
             .map_err(|error| format!("in the journal's order, {error}"))?;
         match call.end {
             End::Wrote { answer: told, .. } if told != answer => {
@@ -50,7 +50,7 @@ mod tests {
         let mut state = State::default();
         for op in ops {
             let entry = Entry { op: OpId(*op), keyed: false, write: Write::Append { list: 1, value: *op } };
-            state.apply(&entry).unwrap();
+            state.apply(&entry, NOWHERE).unwrap();
         }
         Final::new(state)
     }

@@ -2,7 +2,7 @@
 //! position names: with every acknowledged write below the position, and with none above it.
 
 use crate::clients::{End, Final, History, Seen};
-use crate::machine::{Entry, State};
+use crate::machine::{Entry, NOWHERE, State};
 
 /// See the module.
 pub(super) fn check(history: &History, last: &Final) -> Result<(), String> {
@@ -30,7 +30,7 @@ pub(super) fn check(history: &History, last: &Final) -> Result<(), String> {
         while effects < seen.effects {
             if let Some(entry) = history.call(last.journal[effects as usize]).and_then(|call| call.entry()) {
                 state
-                    .apply(&Entry { keyed: false, ..*entry })
+                    .apply(&Entry { keyed: false, ..*entry }, NOWHERE)
                     .map_err(|error| format!("in the journal's order, {error}"))?;
             }
             effects += 1;

@@ -9,7 +9,7 @@ use highwater_wire::{
 use super::Law;
 use crate::clients::{Ask, Call, End, Final, History, Seen};
 use crate::facts::{Facts, Observation, OnRecord, Place};
-use crate::machine::{Entry, OpId, State, Write, WriteAnswer};
+use crate::machine::{Entry, NOWHERE, OpId, State, Write, WriteAnswer};
 
 /// A partition like any other but the metadata.
 pub(crate) const PARTITION: PartitionId = PartitionId(1);
@@ -118,7 +118,7 @@ pub(crate) fn ends(ops: &[u64]) -> Final {
     let mut state = State::default();
     for op in ops {
         let Ask::Write { entry, .. } = set(*op) else { unreachable!("set() is a write") };
-        state.apply(&Entry { keyed: false, ..entry }).expect("a set changes something");
+        state.apply(&Entry { keyed: false, ..entry }, NOWHERE).expect("a set changes something");
     }
     Final::new(state)
 }

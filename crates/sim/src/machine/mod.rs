@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use highwater_partition::Reign;
 use highwater_wire::{Epoch, Offset, batch};
 
-pub use state::{Entry, OpId, State, Write, WriteAnswer};
+pub use state::{Entry, Foreseen, NOWHERE, OpId, Place, State, Write, WriteAnswer};
 
 use crate::trace::Fnv;
 
@@ -51,6 +51,8 @@ pub struct Executed {
     pub reign: Reign,
     /// The end of the state it was computed from, its own effect included.
     pub until: Offset,
+    /// Where the effect lies that the same key had before.
+    pub before: Option<Place>,
     /// The proposal, if it has an effect: the base and the batches.
     pub proposal: Option<(Offset, BytesMut)>,
 }
@@ -129,7 +131,7 @@ impl Machine {
                 false => Some(Entry::decode(&batch::records(&bytes).map_err(|error| error.to_string())?)?),
             };
             if let Some(entry) = &entry {
-                self.latest.apply(entry)?;
+                self.latest.apply(entry, (header.epoch, end))?;
             }
             self.tail.push_back(Transaction { to: end, epoch: header.epoch, entry });
             self.applied = end;
@@ -152,18 +154,18 @@ impl Machine {
     /// Executes a request ahead of the log; `None` if this machine does not lead.
     pub fn execute(&mut self, entry: &Entry, timestamp_ms: i64) -> Option<Executed> {
         let reign = self.reign?;
-        let (answer, effect) = self.latest.answer(entry);
+        let Foreseen { answer, effect, before } = self.latest.foresee(entry);
         let mut proposal = None;
         if effect {
-            let applied = self.latest.apply(entry);
-            assert_eq!(applied, Ok(answer), "a change that was foreseen happens");
             let records = entry.records();
             let base = self.applied;
             self.applied += records.len() as u64;
+            let applied = self.latest.apply(entry, (reign.epoch, self.applied));
+            assert_eq!(applied, Ok(answer), "a change that was foreseen happens");
             self.tail.push_back(Transaction { to: self.applied, epoch: reign.epoch, entry: Some(*entry) });
             proposal = Some((base, batch::build(&records, timestamp_ms)));
         }
-        Some(Executed { answer, reign, until: self.applied, proposal })
+        Some(Executed { answer, reign, until: self.applied, before, proposal })
     }
 
     /// Carries out `Command::Publish`.
@@ -174,7 +176,7 @@ impl Machine {
         while self.tail.front().is_some_and(|transaction| transaction.to <= hw) {
             let Some(transaction) = self.tail.pop_front() else { break };
             if let Some(entry) = &transaction.entry {
-                self.base.state.apply(entry)?;
+                self.base.state.apply(entry, (transaction.epoch, transaction.to))?;
                 self.base.content = fold(self.base.content, entry);
             }
             self.base.at = transaction.to;
@@ -196,8 +198,10 @@ impl Machine {
             self.tail.pop_back();
         }
         self.latest = self.base.state.clone();
-        for entry in self.tail.iter().filter_map(|transaction| transaction.entry.as_ref()) {
-            self.latest.apply(entry)?;
+        for transaction in &self.tail {
+            if let Some(entry) = &transaction.entry {
+                self.latest.apply(entry, (transaction.epoch, transaction.to))?;
+            }
         }
         self.applied = self.tail.back().map_or(self.base.at, |transaction| transaction.to);
         Ok(self.applied)

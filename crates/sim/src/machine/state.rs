@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use highwater_wire::batch::Record;
+use highwater_wire::{Epoch, Offset};
 
 /// A client's number for a request, unique in a run. It is the idempotency key of requests that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,30 +125,48 @@ pub struct State {
     registers: BTreeMap<u8, u64>,
     lists: BTreeMap<u8, Vec<u64>>,
     journal: Vec<OpId>,
-    answers: BTreeMap<OpId, WriteAnswer>,
+    answers: BTreeMap<OpId, (WriteAnswer, Place)>,
+}
+
+/// Where a transaction ends: its epoch, and the offset after it.
+pub type Place = (Epoch, Offset);
+
+/// For replaying a journal, in which only the order counts.
+pub const NOWHERE: Place = (Epoch(0), 0);
+
+/// What a write would answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreseen {
+    /// The answer.
+    pub answer: WriteAnswer,
+    /// Whether the state would change.
+    pub effect: bool,
+    /// Where the effect lies that the same key had before.
+    pub before: Option<Place>,
 }
 
 impl State {
-    /// What the write would answer, and whether it would change the state. A keyed write that had its effect answers what it answered then.
-    pub fn answer(&self, entry: &Entry) -> (WriteAnswer, bool) {
+    /// What the write would answer here. A keyed write that had its effect answers what it answered then.
+    pub fn foresee(&self, entry: &Entry) -> Foreseen {
         if entry.keyed
-            && let Some(answer) = self.answers.get(&entry.op)
+            && let Some((answer, place)) = self.answers.get(&entry.op)
         {
-            return (*answer, false);
+            return Foreseen { answer: *answer, effect: false, before: Some(*place) };
         }
-        match entry.write {
+        let (answer, effect) = match entry.write {
             Write::Set { .. } => (WriteAnswer::Written, true),
             Write::Cas { key, expect, .. } => match self.register(key) {
                 found if found == expect => (WriteAnswer::Written, true),
                 found => (WriteAnswer::Mismatch { found }, false),
             },
             Write::Append { list, .. } => (WriteAnswer::Appended { len: self.list(list).len() as u64 + 1 }, true),
-        }
+        };
+        Foreseen { answer, effect, before: None }
     }
 
-    /// Carries a write out. Says why if it has no effect here: in a log there are only writes that had one where they were executed.
-    pub fn apply(&mut self, entry: &Entry) -> Result<WriteAnswer, String> {
-        let (answer, effect) = self.answer(entry);
+    /// Carries out a write whose transaction ends at `place`. Says why if it has no effect here: in a log there are only writes that had one where they were executed.
+    pub fn apply(&mut self, entry: &Entry, place: Place) -> Result<WriteAnswer, String> {
+        let Foreseen { answer, effect, .. } = self.foresee(entry);
         if !effect {
             return Err(format!("{entry:?} was logged as a change, and changes nothing here ({answer:?})"));
         }
@@ -159,7 +178,7 @@ impl State {
         }
         self.journal.push(entry.op);
         if entry.keyed {
-            self.answers.insert(entry.op, answer);
+            self.answers.insert(entry.op, (answer, place));
         }
         Ok(answer)
     }
@@ -202,11 +221,14 @@ mod tests {
     fn a_key_has_one_effect_and_a_mismatch_has_none() {
         let mut state = State::default();
         let append = Entry { op: OpId(1), keyed: true, write: Write::Append { list: 1, value: 5 } };
-        assert_eq!(state.apply(&append), Ok(WriteAnswer::Appended { len: 1 }));
-        assert_eq!(state.answer(&append), (WriteAnswer::Appended { len: 1 }, false));
-        assert!(state.apply(&append).is_err());
+        let place = (Epoch(3), 7);
+        assert_eq!(state.apply(&append, place), Ok(WriteAnswer::Appended { len: 1 }));
+        let again = Foreseen { answer: WriteAnswer::Appended { len: 1 }, effect: false, before: Some(place) };
+        assert_eq!(state.foresee(&append), again);
+        assert!(state.apply(&append, place).is_err());
         let cas = Entry { op: OpId(2), keyed: false, write: Write::Cas { key: 0, expect: 8, value: 9 } };
-        assert_eq!(state.answer(&cas), (WriteAnswer::Mismatch { found: 0 }, false));
+        let mismatch = Foreseen { answer: WriteAnswer::Mismatch { found: 0 }, effect: false, before: None };
+        assert_eq!(state.foresee(&cas), mismatch);
         assert_eq!(state.journal(), &[OpId(1)]);
     }
 }

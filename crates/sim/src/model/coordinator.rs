@@ -1,6 +1,7 @@
 //! The coordinator as the protocol's text allows it to act, and no more: every choice that the text permits is explored.
 //!
-//! - A ballot for any later epoch begins at any time, on the version that the record has then.
+//! - Ballots for all later epochs begin as soon as the record has a new version. Their requests may arrive at any time or never, so that a ballot which
+//!   begins later brings nothing new.
 //! - Of the promises given for that ballot, any part may have arrived. Under `isr`, any member of the set that promised may be chosen, and the new set is
 //!   the old one or what promised of it, never smaller than `min`. Under `quorum:q` of n, one whose rank is at least that of n - q + 1 that
 //!   promised, itself included. Under both, the record's leader in the incarnation that the record names, on its own promise alone.
@@ -23,8 +24,10 @@ pub(super) fn appointments(
     rule: CommitRule,
 ) -> Vec<(Epoch, usize, u64, BTreeSet<usize>)> {
     let mut all = Vec::new();
-    for (epoch, version) in &facts.ballots {
-        assert_eq!(*version, facts.record.version, "ballots of older versions are forgotten");
+    let version = facts.record.version;
+    let epochs: BTreeSet<Epoch> =
+        inbox.iter().filter_map(|envelope| envelope.epoch).filter(|epoch| Some(*epoch) > facts.record.epoch).collect();
+    for epoch in &epochs {
         let promises: Vec<Promised> = inbox
             .iter()
             .filter(|envelope| envelope.epoch == Some(*epoch))
@@ -92,7 +95,12 @@ pub(super) fn told(record: &Record, config: &Config) -> Envelope {
 /// Raises the version; ballots begun on the one before are void.
 pub(super) fn next_version(facts: &mut Facts) {
     facts.record.version = Version(facts.record.version.0 + 1);
-    facts.ballots.clear();
+}
+
+/// The requests of all ballots that may begin on this record.
+pub(super) fn requests(record: &Record, config: &Config) -> Vec<Envelope> {
+    let later = (0..config.epochs).map(Epoch).filter(|epoch| Some(*epoch) > record.epoch);
+    later.map(|epoch| from_coordinator(epoch, Body::PromiseRequest { ballot: record.version.0 })).collect()
 }
 
 /// Whether a message to the coordinator can still change anything.

@@ -7,7 +7,6 @@ use super::world::{Action, Local};
 
 pub(super) fn action(search: &Search, action: &Action) -> String {
     match action {
-        Action::Ballot(epoch) => format!("the coordinator asks all replicas to promise {epoch:?}"),
         Action::Appoint { epoch, leader, starts, set } => {
             format!("the coordinator records replica {leader} (process {starts}) as leader of {epoch:?}, with the set {set:?}")
         }
@@ -23,6 +22,7 @@ fn at(search: &Search, local: &Local) -> String {
         Local::Crash(kept) => format!("crashes and starts again with a log of {kept}"),
         Local::Write(id) => format!("is given write {id}"),
         Local::Fire(timeout) => format!("runs out of time: {timeout:?}"),
+        Local::Stand => "has heard from no leader, would win, and stands".to_owned(),
         Local::Read => "is asked for a linearizable read".to_owned(),
     }
 }

@@ -114,6 +114,15 @@ impl Sets {
         larger
     }
 
+    /// Whether one set contains another.
+    pub(super) fn contains(&self, larger: u32, smaller: u32) -> bool {
+        if larger == smaller {
+            return true;
+        }
+        let mut larger = self.sets.get(larger).iter();
+        self.sets.get(smaller).iter().all(|message| larger.by_ref().any(|other| other == message))
+    }
+
     /// The set without what `keep` denies.
     pub(super) fn retain(&mut self, set: u32, keep: impl Fn(u32) -> bool) -> u32 {
         let items = Rc::clone(self.sets.get(set));

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::{Bytes, BytesMut};
-use highwater_replica::{Effect, Input, Mode, Replica, Role, Start, Timing};
+use highwater_replica::{Effect, Input, Mode, Replica, Role, Start, Timeout, Timing};
 use highwater_wire::batch::{self, Control, Record};
-use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, LogShape};
+use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, LogShape, Sender};
 
 use super::world::{COORDINATOR, Entry, Local, Node, PARTITION, incarnation, peer};
 use super::{Config, REPLICAS};
@@ -120,6 +120,7 @@ pub(super) fn step(
                 // A refusal, as when too few are in reach, changes nothing.
                 let _ = node.replica.propose(0, epoch, base, unstamped(id), &mut effects);
             }
+            Local::Stand => stand(index, &mut node, &mut effects),
             Local::Fire(timeout) => node.replica.step(0, Input::Timeout(timeout), &mut effects),
             Local::Read => node.replica.step(0, Input::Read(1), &mut effects),
         }
@@ -130,6 +131,20 @@ pub(super) fn step(
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
     })
+}
+
+/// The question whether this replica would win is asked, and the others say yes: it decides only when somebody stands, and changes nobody.
+fn stand(index: usize, node: &mut Node, effects: &mut Vec<Effect>) {
+    let mut asked = Vec::new();
+    node.replica.step(0, Input::Timeout(Timeout::Election), &mut asked);
+    for effect in asked {
+        let Effect::Send(Dest::Node(voter), question) = effect else { panic!("only a question: {effect:?}") };
+        let voter = voter.0 as usize;
+        assert_ne!(voter, index, "nobody asks itself");
+        let sender = Sender { peer: peer(voter), incarnation: incarnation(voter, 1) };
+        let body = Body::Vote { granted: true, pre: true };
+        node.replica.step(0, Input::Message(Envelope { sender, body, ..question }), effects);
+    }
 }
 
 fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
@@ -150,7 +165,7 @@ fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
                 let (size, upto) = (batches.len(), node.log.len() as u64);
                 let hw = node.replica.hw();
                 let body = Body::Batch { stream, base: from, batches, hw, start: 0 };
-                let sender = highwater_wire::Sender {
+                let sender = Sender {
                     peer: node.replica.me(),
                     incarnation: incarnation(node.replica.me().node.0 as usize, node.starts),
                 };

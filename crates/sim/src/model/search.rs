@@ -7,7 +7,7 @@ use highwater_replica::{Role, Timeout};
 use highwater_wire::{Body, CommitRule, Envelope, Epoch, StreamId, Version};
 
 use super::intern::{FastMap, Interner, Sets};
-use super::world::{Action, COORDINATOR, Facts, Local, Node, Record, State, from_coordinator, peer};
+use super::world::{Action, COORDINATOR, Facts, Local, Node, Record, State, peer};
 use super::{Config, REPLICAS, Report, Violation, coordinator, describe, laws, local};
 
 /// What a step of one replica comes to.
@@ -32,9 +32,13 @@ pub(super) struct Search {
     outcomes: Vec<Rc<Outcome>>,
     known: FastMap<(u32, Local), u32>,
     deliveries: FastMap<(u32, u32), Deliveries>,
+    answers: FastMap<(u32, u32), Rc<Vec<(usize, u32)>>>,
     states: Vec<State>,
     parents: Vec<u32>,
-    visited: FastMap<State, ()>,
+    /// For the same replicas and facts, the states whose inboxes are not contained in those of another.
+    largest: FastMap<([u32; REPLICAS], u32), Vec<u32>>,
+    /// States that are not expanded, since another one contains them.
+    contained: Vec<bool>,
     steps: u64,
 }
 
@@ -52,9 +56,11 @@ impl Search {
             outcomes: Vec::new(),
             known: FastMap::default(),
             deliveries: FastMap::default(),
+            answers: FastMap::default(),
             states: Vec::new(),
             parents: Vec::new(),
-            visited: FastMap::default(),
+            largest: FastMap::default(),
+            contained: Vec::new(),
             steps: 0,
         }
     }
@@ -65,7 +71,6 @@ impl Search {
             Record { epoch: None, leader: None, version: Version(0), set: (0..REPLICAS).collect::<BTreeSet<_>>() };
         let facts = self.facts.number(Facts {
             record,
-            ballots: BTreeSet::new(),
             reigns: Vec::new(),
             committed: Vec::new(),
             known_hw: [0; REPLICAS],
@@ -76,14 +81,17 @@ impl Search {
             reads: 0,
             stood: false,
         });
-        State { nodes, inboxes: [Sets::EMPTY; REPLICAS + 1], facts }
+        let state = State { nodes, inboxes: [Sets::EMPTY; REPLICAS + 1], facts };
+        let facts = Facts::clone(self.facts.get(facts));
+        match self.config.rule {
+            Some(_) => self.tell_all(&state, facts, None),
+            None => state,
+        }
     }
 
     pub(super) fn run(mut self) -> Report {
         let first = self.first();
-        self.visited.insert(first, ());
-        self.states.push(first);
-        self.parents.push(0);
+        self.visit(first, 0);
         let (mut at, mut depth, mut level_end) = (0, 0, 1);
         while at < self.states.len() && self.states.len() < self.config.states_max {
             if at == level_end {
@@ -91,16 +99,15 @@ impl Search {
                 level_end = self.states.len();
             }
             let state = self.states[at];
+            if self.contained[at] {
+                at += 1;
+                continue;
+            }
             for action in self.actions(&state) {
                 self.steps += 1;
                 match self.take(&state, &action) {
                     None => {}
-                    Some(Ok(next)) => {
-                        if self.visited.insert(next, ()).is_none() {
-                            self.states.push(next);
-                            self.parents.push(u32::try_from(at).expect("fewer than 2^32 states"));
-                        }
-                    }
+                    Some(Ok(next)) => self.visit(next, at),
                     Some(Err(law)) => {
                         let trace = self.trace(at, &action);
                         return self.report(depth, false, Some(Violation { law, trace }));
@@ -109,8 +116,38 @@ impl Search {
             }
             at += 1;
         }
+        if std::env::var("RATIO").is_ok() {
+            let a: std::collections::HashSet<_> = self.states.iter().map(|s| (s.nodes, s.facts)).collect();
+            let b: std::collections::HashSet<_> = self.states.iter().map(|s| s.nodes).collect();
+            let c: std::collections::HashSet<_> = self.states.iter().map(|s| s.inboxes).collect();
+            println!("nodes+facts {} nodes {} inboxes {}", a.len(), b.len(), c.len());
+        }
         let complete = at == self.states.len();
         self.report(depth, complete, None)
+    }
+
+    /// Notes a state that was reached from another. More messages allow everything that fewer do, and the laws do not look at them: a state is not
+    /// explored if another one has the same replicas and facts and all its messages.
+    fn visit(&mut self, state: State, parent: usize) {
+        let number = u32::try_from(self.states.len()).expect("fewer than 2^32 states");
+        let largest = self.largest.entry((state.nodes, state.facts)).or_default();
+        let (sets, states) = (&self.sets, &self.states);
+        let contains = |larger: &State, smaller: &State| {
+            larger.inboxes.iter().zip(&smaller.inboxes).all(|(larger, smaller)| sets.contains(*larger, *smaller))
+        };
+        if largest.iter().any(|known| contains(&states[*known as usize], &state)) {
+            return;
+        }
+        let contained = &mut self.contained;
+        largest.retain(|known| {
+            let smaller = contains(&state, &states[*known as usize]);
+            contained[*known as usize] |= smaller;
+            !smaller
+        });
+        largest.push(number);
+        self.states.push(state);
+        self.contained.push(false);
+        self.parents.push(u32::try_from(parent).expect("fewer than 2^32 states"));
     }
 
     fn report(&self, depth: usize, complete: bool, violation: Option<Violation>) -> Report {
@@ -160,6 +197,11 @@ impl Search {
             if facts.reads < self.config.reads && !matches!(role, Role::Idle | Role::Candidate { .. }) {
                 actions.push(Action::At(index, Local::Read));
             }
+            // The replicas are alike until one stands: that one is called replica 0.
+            let may_stand = self.config.rule.is_none() && (facts.stood || index == 0);
+            if may_stand && !matches!(role, Role::Leader { .. }) {
+                actions.push(Action::At(index, Local::Stand));
+            }
             actions.extend(self.timeouts(&facts, index, &role, &node).into_iter().map(|timeout| {
                 Action::At(index, Local::Fire(timeout))
             }));
@@ -173,12 +215,6 @@ impl Search {
     fn timeouts(&self, facts: &Facts, index: usize, role: &Role, node: &Node) -> Vec<Timeout> {
         let mut due = Vec::new();
         let live = node.replica.stream_is_live();
-        if self.config.rule.is_none() {
-            // The replicas are alike until one stands: that one is called replica 0.
-            if !matches!(role, Role::Leader { .. }) && (facts.stood || index == 0) {
-                due.push(Timeout::Election);
-            }
-        }
         if matches!(role, Role::Follower { .. }) && live && facts.silences < self.config.silences {
             due.push(Timeout::Silent);
         }
@@ -193,11 +229,6 @@ impl Search {
         if !versions_left {
             return;
         }
-        for epoch in (0..self.config.epochs).map(Epoch) {
-            if Some(epoch) > facts.record.epoch && !facts.ballots.contains(&(epoch, facts.record.version)) {
-                actions.push(Action::Ballot(epoch));
-            }
-        }
         let numbers = self.sets.get(state.inboxes[COORDINATOR]);
         let inbox: Vec<&Envelope> = numbers.iter().map(|number| &**self.messages.get(*number)).collect();
         for (epoch, leader, starts, set) in coordinator::appointments(facts, &inbox, self.config.commit_rule()) {
@@ -210,7 +241,43 @@ impl Search {
         }
     }
 
-    /// The messages of an inbox that change this replica or make it answer.
+    /// Gives all answers that change nobody: they only add messages.
+    fn answer(&mut self, mut state: State) -> State {
+        loop {
+            let before = state.inboxes;
+            for index in 0..REPLICAS {
+                let answers = self.answers(index, state.nodes[index], state.inboxes[index]);
+                for (to, message) in answers.iter() {
+                    state.inboxes[*to] = self.sets.add(state.inboxes[*to], *message);
+                }
+            }
+            if state.inboxes == before {
+                return state;
+            }
+        }
+    }
+
+    fn answers(&mut self, index: usize, node: u32, inbox: u32) -> Rc<Vec<(usize, u32)>> {
+        if let Some(known) = self.answers.get(&(node, inbox)) {
+            return Rc::clone(known);
+        }
+        let mut all = Vec::new();
+        for message in self.sets.get(inbox).to_vec() {
+            let outcome = self.outcome(index, node, Local::Deliver(message));
+            if let Outcome::Done { node: after, sent, .. } = &*self.outcomes[outcome as usize]
+                && *after == node
+            {
+                all.extend(sent.iter().copied());
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        let all = Rc::new(all);
+        self.answers.insert((node, inbox), Rc::clone(&all));
+        all
+    }
+
+    /// The messages of an inbox that change this replica.
     fn deliveries(&mut self, index: usize, node: u32, inbox: u32) -> Deliveries {
         if let Some(known) = self.deliveries.get(&(node, inbox)) {
             return Rc::clone(known);
@@ -222,8 +289,8 @@ impl Search {
             let changes = match &*self.outcomes[outcome as usize] {
                 Outcome::Beyond => false,
                 Outcome::Stopped(_) => true,
-                Outcome::Done { node: after, sent, done } => {
-                    *after != node || !sent.is_empty() || !done.indexes.is_empty()
+                Outcome::Done { node: after, done, .. } => {
+                    *after != node || !done.indexes.is_empty()
                 }
             };
             if changes {
@@ -273,14 +340,10 @@ impl Search {
         }
     }
 
-    /// Who leads is told to everybody at all times, so nobody needs to ask. Under a coordinator a refusal does no more than end a stream; what
-    /// belongs to an epoch below the promised one is forgotten there.
+    /// Who leads is told to everybody at all times, so nobody needs to ask. Refusals are left out: they end streams and make leaders resign, which
+    /// crashes, silences and later epochs do as well. What belongs to an epoch below the promised one is therefore forgotten.
     fn is_modelled(&self, envelope: &Envelope) -> bool {
-        match envelope.body {
-            Body::WhoLeads => false,
-            Body::Refused { .. } => self.config.rule.is_none(),
-            _ => true,
-        }
+        !matches!(envelope.body, Body::WhoLeads | Body::Refused { .. })
     }
 
     /// Takes the action; none if it leads beyond the bounds.
@@ -288,11 +351,6 @@ impl Search {
         let mut facts = Facts::clone(self.facts.get(state.facts));
         match action {
             Action::At(index, what) => self.take_local(state, facts, *index, *what),
-            Action::Ballot(epoch) => {
-                facts.ballots.insert((*epoch, facts.record.version));
-                let body = Body::PromiseRequest { ballot: facts.record.version.0 };
-                Some(Ok(self.tell_all(state, facts, from_coordinator(*epoch, body))))
-            }
             Action::Appoint { epoch, leader, starts, set } => {
                 coordinator::next_version(&mut facts);
                 facts.record.epoch = Some(*epoch);
@@ -314,7 +372,7 @@ impl Search {
     fn tell_record(&mut self, state: &State, facts: Facts) -> Taken {
         let envelope = coordinator::told(&facts.record, &self.config);
         let rule = self.config.commit_rule();
-        let next = self.tell_all(state, facts, envelope);
+        let next = self.tell_all(state, facts, Some(envelope));
         let (facts, nodes) = (Rc::clone(self.facts.get(next.facts)), self.nodes_of(&next));
         laws::durable_where_promised(&facts, &nodes, rule)?;
         laws::covers_record(&facts, &nodes)?;
@@ -325,16 +383,16 @@ impl Search {
         std::array::from_fn(|index| Rc::clone(self.nodes.get(state.nodes[index])))
     }
 
-    fn tell_all(&mut self, state: &State, facts: Facts, envelope: Envelope) -> State {
+    /// Tells all replicas the record, and asks them for promises on its version.
+    fn tell_all(&mut self, state: &State, facts: Facts, record: Option<Envelope>) -> State {
         let mut next = *state;
-        let message = self.messages.number(envelope);
-        for index in 0..REPLICAS {
-            next.inboxes[index] = self.sets.add(next.inboxes[index], message);
-            self.forget_old(&mut next, index);
+        for envelope in record.into_iter().chain(coordinator::requests(&facts.record, &self.config)) {
+            let message = self.messages.number(envelope);
+            for index in 0..REPLICAS {
+                next.inboxes[index] = self.sets.add(next.inboxes[index], message);
+            }
         }
-        self.forget_useless(&mut next, &facts);
-        next.facts = self.facts.number(facts);
-        next
+        self.settle(next, facts)
     }
 
     fn take_local(&mut self, state: &State, mut facts: Facts, index: usize, what: Local) -> Option<Taken> {
@@ -349,7 +407,7 @@ impl Search {
             Local::Crash(_) => facts.crashes += 1,
             Local::Write(_) => facts.writes += 1,
             Local::Fire(Timeout::Silent) => facts.silences += 1,
-            Local::Fire(Timeout::Election) => facts.stood = true,
+            Local::Stand => facts.stood = true,
             Local::Read => {
                 facts.reads += 1;
                 facts.read_floor = Some(facts.committed.len() as u64);
@@ -361,13 +419,8 @@ impl Search {
         for (to, message) in sent {
             next.inboxes[*to] = self.sets.add(next.inboxes[*to], *message);
         }
-        for to in 0..REPLICAS {
-            self.forget_old(&mut next, to);
-        }
-        self.forget_useless(&mut next, &facts);
         let judged = self.judge(state, &next, &mut facts, index, done);
-        next.facts = self.facts.number(facts);
-        Some(judged.map(|()| next))
+        Some(judged.map(|()| self.settle(next, facts)))
     }
 
     fn judge(
@@ -404,21 +457,20 @@ impl Search {
         laws::covers_record(facts, &nodes)
     }
 
-    /// Forgets what a replica can only refuse, where refusals are not modelled.
-    fn forget_old(&mut self, state: &mut State, index: usize) {
-        if self.config.rule.is_some() {
+    /// Brings a state into its normal form: answers that change nobody are given, and what nobody can make use of any more is forgotten.
+    fn settle(&mut self, state: State, facts: Facts) -> State {
+        let mut state = self.answer(state);
+        for index in 0..REPLICAS {
             let promised = self.nodes.get(state.nodes[index]).replica.promised();
             let messages = &self.messages;
             state.inboxes[index] =
                 self.sets.retain(state.inboxes[index], |message| messages.get(message).epoch >= promised);
         }
-    }
-
-    /// Forgets what the coordinator can make no use of.
-    fn forget_useless(&mut self, state: &mut State, facts: &Facts) {
         let messages = &self.messages;
         state.inboxes[COORDINATOR] = self
             .sets
-            .retain(state.inboxes[COORDINATOR], |message| coordinator::is_of_use(facts, messages.get(message)));
+            .retain(state.inboxes[COORDINATOR], |message| coordinator::is_of_use(&facts, messages.get(message)));
+        state.facts = self.facts.number(facts);
+        state
     }
 }

@@ -79,8 +79,6 @@ pub(super) struct Reign {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Facts {
     pub(super) record: Record,
-    /// Ballots that were begun and may still succeed: the epoch asked for, and the version read.
-    pub(super) ballots: BTreeSet<(Epoch, Version)>,
     pub(super) reigns: Vec<Reign>,
     /// What some replica has announced as committed, each entry with the epoch it was first announced in.
     pub(super) committed: Vec<(Entry, Epoch)>,
@@ -110,8 +108,6 @@ pub(super) struct State {
 pub(super) enum Action {
     /// Something happens at one replica.
     At(usize, Local),
-    /// The coordinator begins a ballot.
-    Ballot(Epoch),
     /// The coordinator records an appointment.
     Appoint { epoch: Epoch, leader: usize, starts: u64, set: BTreeSet<usize> },
     /// The coordinator applies a change of the ISR.
@@ -128,5 +124,7 @@ pub(super) enum Local {
     /// A client's write of this number is proposed.
     Write(u8),
     Fire(Timeout),
+    /// Self-electing: the randomised time is over, and enough say that this replica would win.
+    Stand,
     Read,
 }

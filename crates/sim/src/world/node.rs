@@ -11,7 +11,7 @@ use super::disk::Disk;
 use super::event::{Attempt, Life};
 use super::folders::SimFolders;
 use crate::clients::{Ask, Instant};
-use crate::machine::{Checkpoint, Machine, WriteAnswer};
+use crate::machine::{Checkpoint, Machine, Place, WriteAnswer};
 
 /// What the state machine is told, in order.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) enum Work {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiting {
     /// For a write's answer, computed from the state that ends at `until`.
-    Write { attempt: Attempt, answer: WriteAnswer, until: Offset, wrote: bool, committed: bool },
+    Write { attempt: Attempt, answer: WriteAnswer, until: Offset, before: Option<Place>, wrote: bool, committed: bool },
     /// For a read.
     Read { attempt: Attempt, key: u8, list: u8, linearizable: bool },
     /// For everything there is to read, at the end.

@@ -172,6 +172,7 @@ impl World {
 
     fn command(&mut self, id: NodeId, partition: PartitionId, command: Command) {
         let place = Place { partition, node: id };
+        self.trace.note(self.now, &place, || format!("node {id}: machine {}", told(&command)));
         let keeps = self.rng.percent(8);
         let node = self.node_mut(id);
         let Some(database) = node.process.as_mut().and_then(|process| process.database.as_mut()) else {
@@ -195,6 +196,14 @@ impl World {
         }
         database.work.push_back(Work::Command(command));
         self.turn_machine(id);
+    }
+}
+
+/// A command in a few words.
+fn told(command: &Command) -> String {
+    match command {
+        Command::Apply { from, to, committed, .. } => format!("applies [{from}, {to}), committed: {committed}"),
+        other => format!("{other:?}"),
     }
 }
 

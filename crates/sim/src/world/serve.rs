@@ -151,12 +151,17 @@ impl World {
         let (partition, shown) = (database.partition, database.machine.published().cloned());
         let place = Place { partition, node: id };
         match waiting {
-            Waiting::Write { attempt, answer, until, wrote, committed } => {
+            Waiting::Write { attempt, answer, until, before, wrote, committed } => {
                 if !self.see(Observation::Released { place, until, committed, outcome: outcome.clone() }) {
                     return;
                 }
                 let end = match outcome {
-                    Outcome::Done(at) => End::Wrote { answer, at },
+                    // A key that had its effect is told where that lies.
+                    Outcome::Done(at) => {
+                        let at =
+                            before.map_or(at, |(epoch, offset)| Position { partition, epoch: Some(epoch), offset });
+                        End::Wrote { answer, at }
+                    }
                     Outcome::Refused(_) | Outcome::Full(_) | Outcome::Lost(_) => End::Failed,
                     Outcome::Unknown(_) | Outcome::Halted(_) | Outcome::Truncated { .. } if wrote => End::Unknown,
                     Outcome::Unknown(_) | Outcome::Halted(_) | Outcome::Truncated { .. } => End::Failed,

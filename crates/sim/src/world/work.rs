@@ -74,8 +74,8 @@ impl World {
         let wrote = executed.proposal.is_some();
         // An answer that shows what others wrote waits for the commit, whatever it asked for.
         let committed = !(leader_ack && wrote);
-        let (answer, until, reign) = (executed.answer, executed.until, executed.reign);
-        let ticket = self.wait(id, Waiting::Write { attempt, answer, until, wrote, committed });
+        let (answer, until, before, reign) = (executed.answer, executed.until, executed.before, executed.reign);
+        let ticket = self.wait(id, Waiting::Write { attempt, answer, until, before, wrote, committed });
         if let Some((base, batches)) = executed.proposal {
             self.tell(id, Input::Partition(partition, partition::Input::Propose(Proposal { reign, base, batches })));
         }
