@@ -31,7 +31,7 @@ impl<I: Io> Log<I> {
         self.clear_debris()?;
         let size: u64 = parts.iter().map(|(_, batch)| frame_size(batch.len())).sum();
         self.make_room(size, size)?;
-        self.write_frames(&parts)?;
+        self.last_checksum = self.write_frames(&parts)?;
 
         for (header, batch) in &parts {
             let segment = self.segments.last_mut().expect("a log has a segment to write to");
@@ -68,7 +68,8 @@ impl<I: Io> Log<I> {
         }
         // The frames below the cut must outlive it, since an older cut is forgotten with it.
         self.sync_now()?;
-        let cut = Cut { offset: self.shape.end, generation: self.generation() + 1 };
+        let generation = self.generation() + 1;
+        let cut = Cut { offset: self.shape.end, generation, before: self.last_checksum };
         let control = Control { cut, ..self.present_control() };
         self.write_control(control)?;
         self.debris = false;
@@ -120,10 +121,17 @@ impl<I: Io> Log<I> {
         Ok(())
     }
 
-    fn write_frames(&mut self, parts: &[(BatchHeader, Bytes)]) -> Result<(), LogError> {
+    /// Returns the checksum in the last frame's header.
+    fn write_frames(&mut self, parts: &[(BatchHeader, Bytes)]) -> Result<u32, LogError> {
         let segment = self.segments.last().expect("a log has a segment to write to");
         let (file, position, name) = (Arc::clone(&segment.file), segment.position, segment::name(segment.base));
-        let headers: Vec<_> = parts.iter().map(|(header, batch)| self.frame_header(header, batch).encode()).collect();
+        let mut last = self.last_checksum;
+        let mut headers = Vec::with_capacity(parts.len());
+        for (header, batch) in parts {
+            let frame = self.frame_header(header, batch, last);
+            last = frame.checksum();
+            headers.push(frame.encode());
+        }
         let behind = position + HEADER_BYTES as u64;
         // One batch goes out as it is. Several are joined, since a write for each would cost more than the copy.
         let written = match parts {
@@ -134,7 +142,7 @@ impl<I: Io> Log<I> {
             self.debris = true;
             return Err(self.write_failed(&format!("{name} could not be written"), error));
         }
-        let Err(error) = file.write_at(position, &headers[0]) else { return Ok(()) };
+        let Err(error) = file.write_at(position, &headers[0]) else { return Ok(last) };
         // Of this write, anything may have reached the file, even all: then the append would be there after a crash, though it was refused.
         // It is erased, durably, or the log stops.
         self.debris = true;
@@ -145,7 +153,7 @@ impl<I: Io> Log<I> {
         }
     }
 
-    fn frame_header(&self, header: &BatchHeader, batch: &Bytes) -> FrameHeader {
+    fn frame_header(&self, header: &BatchHeader, batch: &Bytes, previous: u32) -> FrameHeader {
         FrameHeader {
             log_id: self.log_id(),
             generation: self.generation(),
@@ -155,6 +163,7 @@ impl<I: Io> Log<I> {
             length: batch.len() as u32,
             batch_crc: batch_crc(batch),
             flushed_before: self.shape.flushed,
+            previous,
         }
     }
 

@@ -113,6 +113,8 @@ pub(crate) struct Cut {
     pub(crate) offset: Offset,
     /// The log's generation since.
     pub(crate) generation: u64,
+    /// The checksum in the header of the frame before it; 0 if there was none.
+    pub(crate) before: u32,
 }
 
 /// What the log keeps beside its entries. Version 1.
@@ -144,7 +146,7 @@ impl Control {
             hard: HardState::default(),
             start: 0,
             base_epoch: None,
-            cut: Cut { offset: 0, generation: 0 },
+            cut: Cut { offset: 0, generation: 0, before: 0 },
             flushed: 0,
             last_segment: None,
             clean: None,
@@ -189,7 +191,7 @@ mod tests {
         Control {
             hard: HardState { promised: Some(Epoch(7)), hw_hint: (12, Some(Epoch(6))), ..HardState::default() },
             flushed: 20,
-            cut: Cut { offset: 14, generation: 3 },
+            cut: Cut { offset: 14, generation: 3, before: 0x44 },
             last_segment: Some(8),
             ..Control::new(LogId(0x0102_0304_0506_0708))
         }
@@ -202,7 +204,7 @@ mod tests {
         let payload = &bytes[HEADER_BYTES..bytes.len() - 4];
         let mut wanted = vec![0x88, 0x8e, 0x98, 0xa8, 0xc0, 0xe0, 0x80, 0x81, 0x01];
         wanted.extend([1, 7, 0, 0, 12, 1, 6]);
-        wanted.extend([0, 0, 14, 3, 20, 1, 8, 0]);
+        wanted.extend([0, 0, 14, 3, 0x44, 20, 1, 8, 0]);
         assert_eq!(payload, wanted);
         assert_eq!(Control::decode(&bytes), Ok(control()));
     }

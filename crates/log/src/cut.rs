@@ -41,10 +41,12 @@ impl<I: Io> Log<I> {
         let (position, frame) = found.expect("an offset below the end lies in a frame");
         assert_eq!(frame.offset, to, "a cut goes between batches");
 
+        let before = self.checksum_before(to)?;
+
         self.write_lost_tail(to, kept - 1, position)?;
         self.sync_now()?;
         let control = Control {
-            cut: Cut { offset: to, generation: self.generation() + 1 },
+            cut: Cut { offset: to, generation: self.generation() + 1, before },
             flushed: to,
             last_segment: Some(self.segments[kept - 1].base),
             ..self.control.clone()
@@ -55,6 +57,7 @@ impl<I: Io> Log<I> {
         self.segments[kept - 1].forget(to, position);
         self.shape.cut(to);
         self.cache.cut(to);
+        self.last_checksum = before;
         self.debris = false;
         self.dirty.retain(|dirty| self.segments.iter().any(|segment| std::sync::Arc::ptr_eq(dirty, &segment.file)));
         if let Some(running) = &mut self.running {
@@ -62,6 +65,20 @@ impl<I: Io> Log<I> {
         }
         self.shape.check();
         Ok(())
+    }
+
+    /// The checksum in the header of the frame that ends at `to`; 0 at the log's very beginning.
+    fn checksum_before(&self, to: Offset) -> Result<u32, LogError> {
+        assert_eq!(
+            self.shape.start, 0,
+            "with its head removed, a log would have to keep the checksum before its start"
+        );
+        let Some(last) = to.checked_sub(1) else { return Ok(0) };
+        let holder = self.segments.partition_point(|segment| segment.base <= last);
+        let found = self.segments[holder - 1].locate(last).map_err(|damage| self.poison(damage))?;
+        let (_, frame) = found.expect("an offset below the end lies in a frame");
+        assert_eq!(frame.end(), to, "a cut goes between batches");
+        Ok(frame.checksum())
     }
 
     fn write_lost_tail(&self, to: Offset, first: usize, position: u64) -> Result<(), LogError> {

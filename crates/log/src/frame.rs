@@ -13,7 +13,7 @@
 //! 40   length          u32      bytes of the batch
 //! 44   batch checksum  u32      as in the batch's header, so that header and batch belong together
 //! 48   flushed before  u64      everything below was durable when this was written
-//! 56   zero            4 bytes
+//! 56   previous        u32      the checksum in the header of the frame before it; 0 in the log's first
 //! 60   checksum        u32      CRC-32C of bytes 0 to 59
 //! 64   the batch, then zeros up to a multiple of 8 bytes
 //! ```
@@ -48,6 +48,7 @@ pub(crate) struct FrameHeader {
     pub(crate) length: u32,
     pub(crate) batch_crc: u32,
     pub(crate) flushed_before: Offset,
+    pub(crate) previous: u32,
 }
 
 /// What lies at a place where a frame may begin.
@@ -74,6 +75,12 @@ impl FrameHeader {
         frame_size(self.length as usize)
     }
 
+    /// The header's checksum, by which the frame behind it names this one.
+    pub(crate) fn checksum(&self) -> u32 {
+        let bytes = self.encode();
+        u32::from_be_bytes([bytes[60], bytes[61], bytes[62], bytes[63]])
+    }
+
     /// The bytes of the header.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         assert!(self.count > 0 && self.length > 0, "a frame holds a batch: {self:?}");
@@ -90,6 +97,7 @@ impl FrameHeader {
         put(40, &self.length.to_be_bytes());
         put(44, &self.batch_crc.to_be_bytes());
         put(48, &self.flushed_before.to_be_bytes());
+        put(56, &self.previous.to_be_bytes());
         let crc = crc32c::crc32c(&out[..60]);
         out[60..].copy_from_slice(&crc.to_be_bytes());
         out
@@ -122,6 +130,7 @@ impl FrameHeader {
             length: word(40),
             batch_crc: word(44),
             flushed_before: long(48),
+            previous: word(56),
         })
     }
 
@@ -256,6 +265,7 @@ mod tests {
             length: 99,
             batch_crc: 0xa1a2_a3a4,
             flushed_before: 298,
+            previous: 0xb1b2_b3b4,
         }
     }
 
@@ -266,7 +276,7 @@ mod tests {
         wanted.extend([0, 0, 0, 0, 0, 0, 0, 2]);
         wanted.extend([0, 0, 0, 0, 0, 0, 1, 44]);
         wanted.extend([0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 99, 0xa1, 0xa2, 0xa3, 0xa4]);
-        wanted.extend([0, 0, 0, 0, 0, 0, 1, 42, 0, 0, 0, 0]);
+        wanted.extend([0, 0, 0, 0, 0, 0, 1, 42, 0xb1, 0xb2, 0xb3, 0xb4]);
         wanted.extend(crc32c::crc32c(&wanted).to_be_bytes());
         assert_eq!(header().encode()[..], wanted);
         assert_eq!(FrameHeader::decode(&header().encode()), Ok(header()));
@@ -285,6 +295,22 @@ mod tests {
         newer[60..].copy_from_slice(&crc);
         assert_eq!(FrameHeader::decode(&newer), Err(Slot::Newer(2)));
         assert_eq!(FrameHeader::decode(&[0; HEADER_BYTES]), Err(Slot::Nothing));
+    }
+
+    /// Wherever a header lies, also over the border of two chunks.
+    #[test]
+    fn a_search_finds_the_next_header_at_every_place() {
+        let io = crate::mem::MemIo::new();
+        for place in (0..400u64).step_by(8) {
+            let mut bytes = vec![0x48; 600];
+            bytes[place as usize..place as usize + HEADER_BYTES].copy_from_slice(&header().encode());
+            io.put("f", &bytes);
+            let file = crate::io::Io::open(&io, "f").expect("it was put there");
+            let mut reader = Reader::new(&*file, 100).expect("nothing fails");
+            assert_eq!(reader.find_header(0).expect("nothing fails"), Some((place, header())), "from the start");
+            assert_eq!(reader.find_header(place).expect("nothing fails"), Some((place, header())), "from there");
+            assert_eq!(reader.find_header(place + 1).expect("nothing fails"), None, "behind it");
+        }
     }
 
     #[test]

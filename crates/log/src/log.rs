@@ -41,6 +41,8 @@ pub struct Log<I: Io> {
     /// As it lies on the disk, but for `flushed`, which moves on in memory.
     pub(crate) control: Control,
     pub(crate) shape: LogShape,
+    /// The checksum in the header of the last frame; 0 if there is none.
+    pub(crate) last_checksum: u32,
     /// From the first to the one that is written.
     pub(crate) segments: Vec<Segment<I::File>>,
     pub(crate) cache: Cache,
@@ -73,10 +75,12 @@ impl<I: Io> Log<I> {
     ) -> Log<I> {
         assert!(!segments.is_empty(), "a log has a segment to write to");
         assert!(control.clean.is_none(), "an open log is not marked as closed");
+        assert_eq!(control.cut.offset, shape.end, "opening is recorded as a cut at the end");
         shape.check();
         Log {
             io,
             options,
+            last_checksum: control.cut.before,
             control,
             shape,
             segments,

@@ -35,6 +35,8 @@ pub(crate) struct Surveyed<F> {
     pub(crate) segments: Vec<Segment<F>>,
     /// `flushed` is what is known to have been: recovery flushes the rest.
     pub(crate) shape: LogShape,
+    /// The checksum in the header of the last frame; 0 if there is none.
+    pub(crate) last_checksum: u32,
     /// Why the end is not a clean one; `None` if it is.
     pub(crate) torn: Option<&'static str>,
     /// Files that mean nothing any more.
@@ -57,10 +59,10 @@ pub(crate) fn survey<I: Io>(io: &I, log_id: Option<LogId>) -> Result<Survey<I::F
         .filter(|name| name.ends_with(TEMPORARY) || (segment::base_of(name).is_some() && !in_chain(name)))
         .collect();
     check_leftovers(io, &control, &leftovers)?;
-    let (shape, torn, kept, segments) = Walk::new(&control, segments).run()?;
+    let Walked { shape, last_checksum, torn, kept, segments } = Walk::new(&control, segments).run()?;
     leftovers.extend(segments.iter().skip(kept).map(|one| segment::name(one.base)));
     let segments = segments.into_iter().take(kept).collect();
-    Ok(Survey::Log(Surveyed { control, segments, shape, torn, leftovers }))
+    Ok(Survey::Log(Surveyed { control, segments, shape, last_checksum, torn, leftovers }))
 }
 
 fn read_all<F: IoFile>(file: &F) -> std::io::Result<Vec<u8>> {
@@ -160,6 +162,18 @@ struct Walk<'a, F> {
     /// Of the last frame.
     generation: u64,
     epoch: Option<Epoch>,
+    /// The checksum in its header; 0 before the first.
+    last_checksum: u32,
+}
+
+/// Where the walk came to.
+struct Walked<F> {
+    shape: LogShape,
+    last_checksum: u32,
+    torn: Option<&'static str>,
+    /// How many of the segments are still part of the log.
+    kept: usize,
+    segments: Vec<Segment<F>>,
 }
 
 impl<'a, F: IoFile> Walk<'a, F> {
@@ -173,12 +187,10 @@ impl<'a, F: IoFile> Walk<'a, F> {
             flushed: control.start,
             epochs: Vec::new(),
         };
-        Walk { control, segments, shape, next, generation: 0, epoch: None }
+        Walk { control, segments, shape, next, generation: 0, epoch: None, last_checksum: 0 }
     }
 
-    /// Returns the shape, why the end is torn if it is, and how many segments are kept.
-    #[expect(clippy::type_complexity, reason = "it is taken apart where it is called")]
-    fn run(mut self) -> Result<(LogShape, Option<&'static str>, usize, Vec<Segment<F>>), OpenError> {
+    fn run(mut self) -> Result<Walked<F>, OpenError> {
         let mut at = 0;
         let (found, what) = loop {
             let name = segment::name(self.segments[at].base);
@@ -211,7 +223,8 @@ impl<'a, F: IoFile> Walk<'a, F> {
         // With the head removed, a log may have been cut to its very start.
         self.shape.flushed = flushed.clamp(self.shape.start, self.shape.end);
         self.shape.check();
-        Ok((self.shape, torn, at + 1, self.segments))
+        let Walk { shape, last_checksum, segments, .. } = self;
+        Ok(Walked { shape, last_checksum, torn, kept: at + 1, segments })
     }
 
     /// Notes frames until one is not what must come next; says what it is instead.
@@ -220,6 +233,12 @@ impl<'a, F: IoFile> Walk<'a, F> {
         let file = Arc::clone(&self.segments[at].file);
         let mut reader = Reader::new(&*file, CHUNK_BYTES)?;
         loop {
+            // What is not alive above the newest cut was never part of the log; what is below it must be what was there when it was made.
+            let cut = self.control.cut;
+            if self.next == cut.offset && self.last_checksum != cut.before {
+                let what = "the frame before is not the one that lay before the newest cut".to_owned();
+                return Ok((Found::Impossible, what));
+            }
             if limit == Some(self.next) {
                 return Ok((Found::Nothing, "the next segment begins".to_owned()));
             }
@@ -255,6 +274,8 @@ impl<'a, F: IoFile> Walk<'a, F> {
             || Some(frame.epoch) < self.epoch
             || (frame.offset >= self.control.start && Some(frame.epoch) < self.control.base_epoch)
             || (frame.offset < self.control.start && frame.end() > self.control.start)
+            || (frame.offset < cut.offset && frame.end() > cut.offset)
+            || frame.previous != self.last_checksum
             || limit.is_some_and(|limit| frame.end() > limit)
             || self.control.clean.is_some_and(|end| frame.end() > end);
         impossible.then_some(Found::Impossible)
@@ -268,6 +289,7 @@ impl<'a, F: IoFile> Walk<'a, F> {
         self.next = frame.end();
         self.generation = frame.generation;
         self.epoch = Some(frame.epoch);
+        self.last_checksum = frame.checksum();
     }
 
     /// Searches behind the stop in segment `at`, and in those after it, for live frames. Returns the greatest offset that one of them says had been

@@ -116,10 +116,37 @@ fn script(io: &MemIo) -> (Known, bool) {
     (known, true)
 }
 
-/// Opens the log again, on a disk that works, after a power loss that keeps nothing (or everything) of what is pending.
-fn check(mut io: MemIo, known: &Known, keep_all: bool, what: &str) {
+/// What a power loss keeps of what is pending.
+#[derive(Clone, Copy, Debug)]
+enum Keep {
+    Nothing,
+    Everything,
+    /// A mixture that the number decides.
+    Some(u64),
+}
+
+impl Keep {
+    fn choose(self) -> impl FnMut(usize) -> usize {
+        let mut state = match self {
+            Keep::Some(seed) => seed,
+            _ => 0,
+        };
+        move |n| match self {
+            Keep::Nothing => 0,
+            Keep::Everything => n - 1,
+            Keep::Some(_) => {
+                // Knuth's constants; the high bits are the good ones.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % n
+            }
+        }
+    }
+}
+
+/// Opens the log again, on a disk that works, after a power loss.
+fn check(mut io: MemIo, known: &Known, keep: Keep, what: &str) {
     io.heal();
-    io.crash(|n| if keep_all { n - 1 } else { 0 });
+    io.crash(keep.choose());
     let log = match Log::open(io, OPTIONS, LOG_ID) {
         Ok(log) => log,
         Err(error) => panic!("{what}: the log opens again: {error}\n{known:?}"),
@@ -153,18 +180,17 @@ fn every_operation_fails_once_and_for_ever() {
             (true, false, true),
             (true, true, true),
         ] {
-            for keep_all in [false, true] {
+            for keep in [Keep::Nothing, Keep::Everything, Keep::Some(after), Keep::Some(after + 1_000_000)] {
                 let io = MemIo::new();
                 io.fail(Fault { op: None, after, full: is_full, for_ever, short });
                 let (known, opened) = script(&io);
-                let what =
-                    format!("operation {after}, full {is_full}, for ever {for_ever}, short {short}, keep {keep_all}");
+                let what = format!("operation {after}, full {is_full}, for ever {for_ever}, short {short}, {keep:?}");
                 if !opened {
                     not_opened += 1;
                 }
                 poisoned += u32::from(known.poisoned.is_some());
                 full += known.full;
-                check(io, &known, keep_all, &what);
+                check(io, &known, keep, &what);
             }
         }
     }
@@ -174,6 +200,23 @@ fn every_operation_fails_once_and_for_ever() {
     );
 }
 
+/// The power goes after every single operation of the script, with nothing failing before.
+#[test]
+fn the_power_goes_after_every_operation() {
+    let whole = MemIo::new();
+    script(&whole);
+    let operations: u64 = [Op::Write, Op::Sync, Op::Name].iter().map(|op| whole.count(*op)).sum();
+    for after in 0..operations {
+        for seed in 0..8 {
+            // A machine that stops is one on which everything fails from then on.
+            let io = MemIo::new();
+            io.fail(Fault { op: None, after, full: false, for_ever: true, short: seed % 2 == 0 });
+            let (known, _) = script(&io);
+            check(io, &known, Keep::Some(after * 8 + seed), &format!("after operation {after}, seed {seed}"));
+        }
+    }
+}
+
 /// An operation that fails while the log is opened leaves a folder for which the same is decided again.
 #[test]
 fn recovery_that_is_interrupted_anywhere_decides_the_same_again() {
@@ -181,15 +224,15 @@ fn recovery_that_is_interrupted_anywhere_decides_the_same_again() {
     let (known, _) = script(&disk);
     disk.kill();
     for after in 0..40 {
-        for keep_all in [false, true] {
+        for keep in [Keep::Nothing, Keep::Everything, Keep::Some(after)] {
             let mut io = disk.copy();
             io.fail(Fault { op: None, after, full: false, for_ever: true, short: true });
             let opened = Log::open(io.clone(), OPTIONS, LOG_ID).is_ok();
             assert!(!opened || after > 5, "recovery writes something");
             io.heal();
-            io.crash(|n| if keep_all { n - 1 } else { 0 });
+            io.crash(keep.choose());
             let log = crate::common::open(&io);
-            assert_eq!(batches(&log, 0).expect("the disk works"), known.batches, "after {after}");
+            assert_eq!(batches(&log, 0).expect("the disk works"), known.batches, "after {after}, {keep:?}");
         }
     }
 }

@@ -145,6 +145,39 @@ fn a_lost_write_shows_an_older_frame() {
     assert_eq!(opened(&io), Err((1, why)));
 }
 
+/// The same below a newer cut, which says nothing of it: along a log generations never go down.
+#[test]
+fn a_lost_write_below_a_newer_cut_shows_an_older_frame() {
+    let (io, old) = over_dead_frames(true);
+    drop(Log::open(io.clone(), WIDE, LOG_ID).expect("it is whole, and its end the newest cut now"));
+    let io = died(io);
+    let (position, size) = place(&io, 1);
+    let mut bytes = io.contents(SEGMENT);
+    bytes[position..position + size].copy_from_slice(&old);
+    io.put(SEGMENT, &bytes);
+    let Err((2, why)) = opened(&io) else { panic!("entry 2 was written behind another entry 1") };
+    assert!(why.contains("do not belong together"), "{why}");
+}
+
+/// The same with the very last entry, which only the control file speaks of.
+#[test]
+fn a_lost_write_just_below_a_newer_cut_shows_an_older_frame() {
+    let io = dead_log(5, true);
+    let (position, size) = place(&io, 2);
+    let old = io.contents(SEGMENT)[position..position + size].to_vec();
+    let mut log = Log::open(io.clone(), WIDE, LOG_ID).expect("it is whole");
+    log.cut(1).expect("nothing fails");
+    add(&mut log, 2, 2, true);
+    drop(log);
+    let io = died(io);
+    drop(Log::open(io.clone(), WIDE, LOG_ID).expect("it is whole, and its end the newest cut now"));
+    let io = died(io);
+    let mut bytes = io.contents(SEGMENT);
+    bytes[position..position + size].copy_from_slice(&old);
+    io.put(SEGMENT, &bytes);
+    assert!(opened(&io).is_err(), "entry 2 is not the one that was flushed");
+}
+
 /// A frame of this log at another place, or one of another log at this place, is no entry: its header says where it belongs.
 #[test]
 fn misdirected_writes_are_found() {
