@@ -1,1 +1,31 @@
-//! See ARCHITECTURE.md.
+//! The process: disk, threads and timers around a host.
+//!
+//! One *core thread* owns the host and performs its effects in order. A thread for each partition flushes its log; a thread for each database carries out the
+//! commands to its state machine. Everything reaches the core through one inbox, and clients' requests come back through tickets. Only what waits for
+//! outcomes on behalf of clients is asynchronous; nothing else here knows tokio.
+
+mod ahead;
+mod config;
+mod core_thread;
+mod database;
+mod error;
+mod flush;
+mod folder;
+mod inbox;
+mod machine;
+mod measure;
+mod node;
+pub mod peers;
+mod proposer;
+mod view;
+mod waiting;
+
+pub use config::Config;
+pub use database::Database;
+pub use error::{StartError, Unavailable};
+pub use highwater_host::{HostStatus, NodeView as NodeRecordView, Registered};
+pub use highwater_partition::{AckPolicy, Outcome, PeerStatus, Status};
+pub use highwater_replica::{ProposeError, Role};
+pub use measure::CommitLatency;
+pub use node::Node;
+pub use view::{NodeView, Rates};

@@ -1,0 +1,136 @@
+//! A database as those who serve clients see it.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use highwater_partition::{AckPolicy, Input, Outcome};
+use highwater_sql::Hold;
+use highwater_wire::{PartitionId, Position};
+
+use crate::ahead::Ahead;
+use crate::error::Unavailable;
+use crate::inbox::{Inbox, ToCore};
+use crate::measure::CommitLatency;
+use crate::waiting::Waiting;
+
+/// A database on this node: its SQL, and the waits that its partition answers.
+///
+/// The order of a request: [`Database::admit`] for a write, [`Database::read_index`] for a linearizable read, then SQL on a thread that may block, then
+/// [`Database::hold`] with the hold of the answer. Nothing that carries a hold may be shown before that says [`Outcome::Done`].
+pub struct Database {
+    name: String,
+    partition: PartitionId,
+    inbox: Inbox,
+    pub(crate) ahead: Arc<Ahead>,
+    pub(crate) latency: CommitLatency,
+    machine: OnceLock<Arc<highwater_sql::Database>>,
+    stopped: OnceLock<String>,
+}
+
+impl Database {
+    pub(crate) fn new(name: String, partition: PartitionId, inbox: Inbox, ahead: Arc<Ahead>) -> Database {
+        Database {
+            name,
+            partition,
+            inbox,
+            ahead,
+            latency: CommitLatency::new(),
+            machine: OnceLock::new(),
+            stopped: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn opened(&self, machine: Arc<highwater_sql::Database>) {
+        assert!(self.machine.set(machine).is_ok(), "a database is opened once");
+    }
+
+    pub(crate) fn stop(&self, reason: String) {
+        // The first reason is kept.
+        let _ = self.stopped.set(reason);
+    }
+
+    /// Its name, which is its partition's too.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its partition.
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Its SQL, if it is open and has not stopped.
+    pub fn sql(&self) -> Result<&Arc<highwater_sql::Database>, Unavailable> {
+        let not_serving =
+            |reason: &str| Unavailable::NotServing { name: self.name.clone(), reason: reason.to_string() };
+        if let Some(reason) = self.stopped.get() {
+            return Err(not_serving(reason));
+        }
+        self.machine.get().ok_or_else(|| not_serving("it is still being opened"))
+    }
+
+    /// Why it has stopped, if it has.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// Whether a write may be executed: refused while too much is executed and not committed.
+    pub fn admit(&self) -> Result<(), Unavailable> {
+        if self.ahead.has_room() {
+            return Ok(());
+        }
+        Err(Unavailable::Overloaded(format!(
+            "{} of at most {} bytes of the database {:?} are executed and not committed yet",
+            self.ahead.bytes(),
+            self.ahead.max_bytes(),
+            self.name
+        )))
+    }
+
+    /// Waits until an answer may leave, or until it is known what became of it.
+    pub async fn hold(&self, hold: Hold, ack: AckPolicy, wait: Duration) -> Result<Outcome, Unavailable> {
+        let began = Instant::now();
+        let waiting = Waiting::ask(&self.inbox, self.partition, |ticket| Input::Hold {
+            ticket,
+            reign: hold.reign,
+            until: hold.until,
+            wrote: hold.wrote,
+            ack,
+        })?;
+        let outcome = waiting.outcome(wait).await?;
+        if hold.wrote && matches!(outcome, Outcome::Done(_)) {
+            self.latency.record(began.elapsed());
+        }
+        Ok(outcome)
+    }
+
+    /// Waits until everything that was committed when this was called is published here, leadership confirmed.
+    pub async fn read_index(&self, wait: Duration) -> Result<Outcome, Unavailable> {
+        Waiting::ask(&self.inbox, self.partition, |ticket| Input::Read { ticket })?.outcome(wait).await
+    }
+
+    /// Its replica here, as it is now; `None` if the node does not answer.
+    pub async fn view(&self) -> Option<highwater_partition::Status> {
+        let (reply, view) = tokio::sync::oneshot::channel();
+        self.inbox.send(ToCore::View(reply)).ok()?;
+        view.await.ok()?.partition(self.partition).cloned()
+    }
+
+    /// How long acknowledgements took lately.
+    pub fn commit_latency(&self) -> &CommitLatency {
+        &self.latency
+    }
+
+    /// Bytes executed and not committed yet.
+    pub fn bytes_ahead(&self) -> u64 {
+        self.ahead.bytes()
+    }
+
+    /// Waits until that position is published here.
+    pub async fn at_least(&self, position: Position, wait: Duration) -> Result<Outcome, Unavailable> {
+        assert_eq!(position.partition, self.partition, "a position of another partition says nothing of this one");
+        let input = |ticket| Input::AtLeast { ticket, epoch: position.epoch, until: position.offset };
+        Waiting::ask(&self.inbox, self.partition, input)?.outcome(wait).await
+    }
+}

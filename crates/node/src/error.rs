@@ -1,0 +1,113 @@
+//! Why a node does not start, and why it cannot take a request now.
+
+use std::path::PathBuf;
+
+/// Why a node did not start. Each says what was wanted, what was found and what to do; none of them has changed anything in the folder.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Another process holds the folder's lock.
+    #[error(
+        "the data folder {0} is in use by another highwater process; stop that one, or give this one another folder with --data"
+    )]
+    InUse(PathBuf),
+    /// The folder is another node's.
+    #[error(
+        "the data folder {folder} belongs to node {found}, but this process was started as node {wanted}; start it with --id {found}, or give node {wanted} its own folder with --data"
+    )]
+    OtherNode {
+        /// The folder.
+        folder: PathBuf,
+        /// Whose it is.
+        found: u32,
+        /// Who asked for it.
+        wanted: u32,
+    },
+    /// The folder belongs to another cluster.
+    #[error(
+        "the data folder {folder} belongs to cluster {found:016x}, but this process was started for cluster {wanted:016x}; give it another folder with --data"
+    )]
+    OtherCluster {
+        /// The folder.
+        folder: PathBuf,
+        /// Whose it is.
+        found: u64,
+        /// Who asked for it.
+        wanted: u64,
+    },
+    /// One of the node's own files does not hold what was written to it.
+    #[error(
+        "{file} is damaged ({reason}). Nothing was changed. The databases beside it may be whole: keep the folder, and let this node rejoin its cluster with a new folder, or restore a backup into a new folder"
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A folder that holds logs or databases but not the file that says whose they are.
+    #[error(
+        "{folder} holds {found} but no file `node`, which says whose they are; it was deleted, or this is not a data folder. Put the file back, or give another folder with --data"
+    )]
+    NodeFileMissing {
+        /// The folder.
+        folder: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// The metadata's log could not be opened, or what it says cannot be.
+    #[error("the node in {folder} cannot start: {reason}")]
+    Host {
+        /// The data folder.
+        folder: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What it answered.
+        source: std::io::Error,
+    },
+}
+
+impl StartError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+        let what = what.into();
+        move |source| StartError::Io { what, source }
+    }
+}
+
+/// Why a request gets no answer of a partition's. It had no effect, unless it had already been proposed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// No database bears the name.
+    #[error("there is no database {name:?} here; there is {known}")]
+    UnknownDatabase {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The database exists and is not open yet, or has stopped.
+    #[error("the database {name:?} is not serving: {reason}")]
+    NotServing {
+        /// The database.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Too much is under way.
+    #[error("overloaded: {0}; try again in a moment")]
+    Overloaded(String),
+    /// No outcome within the time given.
+    #[error("no outcome within {waited_ms} ms")]
+    TimedOut {
+        /// How long it was waited.
+        waited_ms: u64,
+    },
+    /// The node is shutting down.
+    #[error("this node is shutting down")]
+    ShuttingDown,
+}

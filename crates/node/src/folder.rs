@@ -1,0 +1,217 @@
+//! A node's data folder.
+//!
+//! ```text
+//! node            whose folder this is: cluster, node id, log id, incarnations; replaced as a whole
+//! key             the cluster's key for batons
+//! meta/           the log of the metadata
+//! db/NAME/log/    a database's log
+//! db/NAME/sql/    its SQLite file
+//! logs            the names of all logs made here, so that a missing one is never taken for new
+//! scratch/        backups and imports on their way; emptied at every start
+//! ```
+//!
+//! The folder itself is locked by the process that uses it. The file `node` is written before anything else in a new folder, so a folder with logs and
+//! without it is one that lost it: never taken for new.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use highwater_host::{Folders, NodeState};
+use highwater_log::{FileIo, Io, IoFile, Log, LogError, Options, control, durable_replace};
+use highwater_wire::{Incarnation, LogId, NodeId, PartitionId};
+
+use crate::config::Config;
+use crate::error::StartError;
+
+/// The logs of a node: over files.
+pub(crate) type NodeLog = Log<FileIo>;
+
+const NODE_KIND: [u8; 8] = *b"node-mem";
+const NODE_VERSION: u16 = 1;
+const KEY_KIND: [u8; 8] = *b"batonkey";
+const KEY_VERSION: u16 = 1;
+const LOGS_KIND: [u8; 8] = *b"made-log";
+const LOGS_VERSION: u16 = 1;
+
+/// A data folder that this process holds.
+pub(crate) struct DataFolder {
+    path: PathBuf,
+    /// Holds the lock. It goes with the process, however that ends.
+    io: Arc<FileIo>,
+}
+
+impl DataFolder {
+    /// Takes the folder, making it if there is none. Nothing of another process's, node's or cluster's is touched.
+    pub(crate) fn take(config: &Config) -> Result<(DataFolder, NodeState), StartError> {
+        let path = config.data.clone();
+        let io = FileIo::open(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => StartError::InUse(path.clone()),
+            _ => StartError::io(format!("the data folder {} cannot be opened", path.display()))(error),
+        })?;
+        let folder = DataFolder { path, io: Arc::new(io) };
+        let mut state = match folder.load_sealed("node", NODE_KIND, NODE_VERSION)? {
+            Some(payload) => folder.decode_state(&payload, config)?,
+            None => folder.new_state(config)?,
+        };
+        state.starts += 1;
+        state.incarnations.push(Incarnation { starts: state.starts, random: random_u64()? });
+        folder.persist(&state)?;
+        Ok((folder, state))
+    }
+
+    fn decode_state(&self, payload: &[u8], config: &Config) -> Result<NodeState, StartError> {
+        let state: NodeState = postcard::from_bytes(payload).map_err(|error| StartError::Damaged {
+            file: self.path.join("node"),
+            reason: format!("its checksum holds and its contents do not read: {error}"),
+        })?;
+        match config.node {
+            Some(NodeId(wanted)) if wanted != state.node.0 => {
+                Err(StartError::OtherNode { folder: self.path.clone(), found: state.node.0, wanted })
+            }
+            _ => match config.cluster {
+                Some(wanted) if wanted != state.cluster => {
+                    Err(StartError::OtherCluster { folder: self.path.clone(), found: state.cluster, wanted })
+                }
+                _ => Ok(state),
+            },
+        }
+    }
+
+    fn new_state(&self, config: &Config) -> Result<NodeState, StartError> {
+        for rest in ["meta", "db", "key", "logs"] {
+            if self.path.join(rest).exists() {
+                return Err(StartError::NodeFileMissing { folder: self.path.clone(), found: format!("`{rest}`") });
+            }
+        }
+        Ok(NodeState {
+            cluster: match config.cluster {
+                Some(cluster) => cluster,
+                None => random_u64()?,
+            },
+            node: config.node.unwrap_or(NodeId(1)),
+            log: LogId(random_u64()?),
+            starts: 0,
+            incarnations: Vec::new(),
+        })
+    }
+
+    /// Makes the node's memory durable.
+    pub(crate) fn persist(&self, state: &NodeState) -> Result<(), StartError> {
+        assert!(state.starts > 0 && !state.incarnations.is_empty(), "a started node has an incarnation");
+        let payload = postcard::to_stdvec(state).expect("a node's memory has nothing that cannot be written");
+        self.save_sealed("node", NODE_KIND, NODE_VERSION, &payload)
+    }
+
+    /// The cluster's key for batons, drawn at the first start.
+    pub(crate) fn cluster_key(&self) -> Result<[u8; 32], StartError> {
+        if let Some(payload) = self.load_sealed("key", KEY_KIND, KEY_VERSION)? {
+            return payload.as_slice().try_into().map_err(|_| StartError::Damaged {
+                file: self.path.join("key"),
+                reason: format!("it holds {} bytes where a key has 32", payload.len()),
+            });
+        }
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(no_randomness)?;
+        self.save_sealed("key", KEY_KIND, KEY_VERSION, &key)?;
+        Ok(key)
+    }
+
+    /// Where a database's SQLite file lies.
+    pub(crate) fn sql_folder(&self, name: &str) -> PathBuf {
+        self.path.join("db").join(name).join("sql")
+    }
+
+    /// The folder for files that nobody needs over a restart, emptied.
+    pub(crate) fn clear_scratch(&self) -> Result<PathBuf, StartError> {
+        let scratch = self.path.join("scratch");
+        let failed = || StartError::io(format!("{} cannot be emptied", scratch.display()));
+        match fs::remove_dir_all(&scratch) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed()(error)),
+            _ => {}
+        }
+        fs::create_dir(&scratch).map_err(failed())?;
+        Ok(scratch)
+    }
+
+    /// The logs in this folder, for the host.
+    pub(crate) fn logs(&self) -> Result<Logs, StartError> {
+        let made = match self.load_sealed("logs", LOGS_KIND, LOGS_VERSION)? {
+            None => BTreeSet::new(),
+            Some(payload) => postcard::from_bytes(&payload).map_err(|error| StartError::Damaged {
+                file: self.path.join("logs"),
+                reason: format!("its checksum holds and its contents do not read: {error}"),
+            })?,
+        };
+        Ok(Logs { path: self.path.clone(), io: self.io.clone(), made })
+    }
+
+    fn load_sealed(&self, name: &str, kind: [u8; 8], known: u16) -> Result<Option<Vec<u8>>, StartError> {
+        let file = self.path.join(name);
+        let failed = || StartError::io(format!("{} cannot be read", file.display()));
+        let bytes = match self.io.open(name) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed()(error)),
+            Ok(opened) => {
+                let mut bytes = vec![0; opened.len().map_err(failed())? as usize];
+                let read = opened.read_at(0, &mut bytes).map_err(failed())?;
+                bytes.truncate(read);
+                bytes
+            }
+        };
+        let damaged = |reason: String| StartError::Damaged { file: file.clone(), reason };
+        let (version, payload) = control::open(kind, &bytes).map_err(|error| damaged(error.to_string()))?;
+        if version != known {
+            return Err(damaged(format!("it is of version {version}, and this build knows version {known}")));
+        }
+        Ok(Some(payload.to_vec()))
+    }
+
+    fn save_sealed(&self, name: &str, kind: [u8; 8], version: u16, payload: &[u8]) -> Result<(), StartError> {
+        durable_replace(&*self.io, name, &control::seal(kind, version, payload)).map_err(|error| StartError::Io {
+            what: format!("{} cannot be written", self.path.join(name).display()),
+            source: std::io::Error::other(error),
+        })
+    }
+}
+
+fn no_randomness(error: getrandom::Error) -> StartError {
+    StartError::Io { what: "no random numbers can be had".into(), source: std::io::Error::other(error.to_string()) }
+}
+
+pub(crate) fn random_u64() -> Result<u64, StartError> {
+    getrandom::u64().map_err(no_randomness)
+}
+
+/// Opens logs under the data folder.
+pub(crate) struct Logs {
+    path: PathBuf,
+    io: Arc<FileIo>,
+    /// The names of all that were ever made here.
+    made: BTreeSet<String>,
+}
+
+impl Folders for Logs {
+    type Log = NodeLog;
+
+    fn open(&mut self, partition: PartitionId, name: &str, log: LogId) -> Result<NodeLog, LogError> {
+        let folder = match partition {
+            PartitionId::METADATA => self.path.join("meta"),
+            _ => self.path.join("db").join(name).join("log"),
+        };
+        // The metadata has a name of its own that no database can bear.
+        let known = if partition == PartitionId::METADATA { "/metadata".to_string() } else { name.to_string() };
+        let poisoned = |what: String| LogError::Poisoned(format!("{}: {what}", folder.display()));
+        let options = Options { create: !self.made.contains(&known), ..Options::default() };
+        let io = FileIo::open(&folder).map_err(|error| poisoned(error.to_string()))?;
+        let log = Log::open(io, options, log).map_err(|error| poisoned(error.to_string()))?;
+        tracing::info!(partition = partition.0, name, folder = %folder.display(), recovered = ?log.recovered(), "opened a log");
+        if self.made.insert(known) {
+            let payload = postcard::to_stdvec(&self.made).expect("names can be written");
+            durable_replace(&*self.io, "logs", &control::seal(LOGS_KIND, LOGS_VERSION, &payload))
+                .map_err(|error| poisoned(error.to_string()))?;
+        }
+        Ok(log)
+    }
+}

@@ -1,0 +1,232 @@
+//! One dialled connection: kept up, written to, watched.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use highwater_host::Input;
+use highwater_wire::{Envelope, NodeId, codec};
+
+use super::introduce::{Introduction, PeerRefused};
+use super::weight;
+use crate::inbox::{Inbox, ToCore};
+
+/// Bytes that may wait for one node; what comes beyond is dropped, and the protocol opens its stream anew.
+const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// Envelopes are gathered into one write up to this many bytes.
+const WRITE_BYTES: usize = 256 << 10;
+const DIAL_WAIT: Duration = Duration::from_secs(1);
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+enum ToLink {
+    Envelope(Envelope),
+    /// The connection with this number has ended.
+    Ended(u64),
+    /// The node stops.
+    Stop,
+}
+
+/// The sending end of a link.
+pub(super) struct Link {
+    queue: Sender<ToLink>,
+    queued_bytes: Arc<AtomicUsize>,
+}
+
+impl Link {
+    pub(super) fn start(node: NodeId, address: String, introduction: Arc<Introduction>, inbox: Inbox) -> io::Result<Link> {
+        let (queue, receiver) = mpsc::channel();
+        let queued_bytes = Arc::new(AtomicUsize::new(0));
+        let dialler = Dialler {
+            node,
+            address,
+            introduction,
+            inbox,
+            queued_bytes: queued_bytes.clone(),
+            own: queue.clone(),
+            connections: 0,
+            last_complaint: None,
+        };
+        std::thread::Builder::new().name(format!("to-{node}")).spawn(move || dialler.run(&receiver))?;
+        Ok(Link { queue, queued_bytes })
+    }
+
+    pub(super) fn send(&self, envelope: Envelope) {
+        let weight = weight(&envelope);
+        if self.queued_bytes.load(Ordering::Relaxed) + weight > QUEUED_BYTES_MAX {
+            tracing::debug!("dropped a message: the queue to its node is full");
+            return;
+        }
+        self.queued_bytes.fetch_add(weight, Ordering::Relaxed);
+        if self.queue.send(ToLink::Envelope(envelope)).is_err() {
+            tracing::debug!("dropped a message: its link has ended");
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // An error means that the link has ended already.
+        let _ = self.queue.send(ToLink::Stop);
+    }
+}
+
+/// The thread behind a link.
+struct Dialler {
+    node: NodeId,
+    address: String,
+    introduction: Arc<Introduction>,
+    inbox: Inbox,
+    queued_bytes: Arc<AtomicUsize>,
+    own: Sender<ToLink>,
+    connections: u64,
+    last_complaint: Option<String>,
+}
+
+/// Why a connection is written to no more.
+enum Pumped {
+    Broken,
+    Stopped,
+}
+
+impl Dialler {
+    fn run(mut self, queue: &Receiver<ToLink>) {
+        let mut pause = PAUSE_MIN;
+        let mut was_connected = false;
+        loop {
+            match self.connect() {
+                Ok(stream) => {
+                    tracing::info!(node = self.node.0, address = %self.address, "connected");
+                    (pause, was_connected, self.last_complaint) = (PAUSE_MIN, true, None);
+                    match self.pump(stream, queue) {
+                        Pumped::Stopped => return,
+                        Pumped::Broken => {
+                            tracing::info!(node = self.node.0, "the connection broke");
+                            self.tell(Input::Disconnected(self.node));
+                            // Dialling again at once tells a broken connection from a process that is gone.
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => {
+                    let refused = matches!(&error, PeerRefused::Io(e) if e.kind() == io::ErrorKind::ConnectionRefused);
+                    if refused && was_connected {
+                        self.tell(Input::Gone(self.node));
+                    }
+                    was_connected &= !refused;
+                    self.complain(&error);
+                }
+            }
+            if self.drop_for(pause, queue) {
+                return;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    fn connect(&self) -> Result<TcpStream, PeerRefused> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", self.address));
+        for address in self.address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, DIAL_WAIT) {
+                Ok(mut stream) => {
+                    let (hello, _) = self.introduction.exchange(&mut stream)?;
+                    if hello.node != self.node {
+                        return Err(PeerRefused::OtherNode { wanted: self.node, found: hello.node });
+                    }
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+
+    /// Writes what is queued until the connection ends. Several envelopes share a write if they are there together.
+    fn pump(&mut self, stream: TcpStream, queue: &Receiver<ToLink>) -> Pumped {
+        self.connections += 1;
+        let number = self.connections;
+        if let Err(error) = self.watch(&stream, number) {
+            tracing::warn!(node = self.node.0, %error, "a connection cannot be watched");
+            return Pumped::Broken;
+        }
+        let mut out = BytesMut::new();
+        let outcome = loop {
+            let Ok(first) = queue.recv() else { break Pumped::Stopped };
+            let mut next = Some(first);
+            let mut end = None;
+            while let Some(message) = next.take() {
+                match message {
+                    ToLink::Envelope(envelope) => self.encode(&envelope, &mut out),
+                    ToLink::Ended(ended) if ended == number => end = Some(Pumped::Broken),
+                    ToLink::Ended(_) => {}
+                    ToLink::Stop => end = Some(Pumped::Stopped),
+                }
+                if end.is_none() && out.len() < WRITE_BYTES {
+                    next = queue.try_recv().ok();
+                }
+            }
+            if let Some(end) = end {
+                break end;
+            }
+            if (&stream).write_all(&out).is_err() {
+                break Pumped::Broken;
+            }
+            out.clear();
+        };
+        // The thread that watches it ends with it; the other end may have closed it before.
+        let _ = stream.shutdown(Shutdown::Both);
+        outcome
+    }
+
+    fn encode(&self, envelope: &Envelope, out: &mut BytesMut) {
+        self.queued_bytes.fetch_sub(weight(envelope), Ordering::Relaxed);
+        if let Err(error) = codec::encode(envelope, out) {
+            tracing::error!(node = self.node.0, %error, "a message cannot travel");
+        }
+    }
+
+    /// Starts a thread that notices the end of the connection: nothing is ever received on it.
+    fn watch(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
+        let (mut watched, own) = (stream.try_clone()?, self.own.clone());
+        std::thread::Builder::new().name(format!("watch-{}", self.node)).spawn(move || {
+            let mut byte = [0; 1];
+            while matches!(watched.read(&mut byte), Ok(1)) {}
+            let _ = own.send(ToLink::Ended(number));
+        })?;
+        Ok(())
+    }
+
+    /// Drops what is queued for a while: there is no connection. Returns whether the node stops.
+    fn drop_for(&self, pause: Duration, queue: &Receiver<ToLink>) -> bool {
+        let until = Instant::now() + pause;
+        loop {
+            match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(ToLink::Envelope(envelope)) => {
+                    self.queued_bytes.fetch_sub(weight(&envelope), Ordering::Relaxed);
+                }
+                Ok(ToLink::Ended(_)) => {}
+                Ok(ToLink::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+        }
+    }
+
+    fn tell(&self, input: Input) {
+        if self.inbox.send(ToCore::Host(input)).is_err() {
+            tracing::debug!("the core has ended");
+        }
+    }
+
+    /// Says once why a node cannot be reached, and again only if the reason changes.
+    fn complain(&mut self, error: &PeerRefused) {
+        let text = error.to_string();
+        if self.last_complaint.as_ref() != Some(&text) {
+            tracing::warn!(node = self.node.0, address = %self.address, reason = %text, "no connection");
+            self.last_complaint = Some(text);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Who is at the other end.
+//!
+//! A hello names cluster, node, log id and incarnation. It proves knowledge of the cluster's secret, where one is configured, by an HMAC over what it says: that
+//! keeps strangers out, and does not protect against whoever can read the network, who could replay it.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hmac::{Hmac, Mac};
+use highwater_wire::codec::{CodecError, Hello, VERSION_MAX, VERSION_MIN};
+use highwater_wire::{Incarnation, LogId, NodeId};
+use sha2::Sha256;
+
+/// How long either end may take to introduce itself.
+const HELLO_WAIT: Duration = Duration::from_secs(5);
+
+/// What this node says of itself. The cluster is 0 until it is formed.
+pub(crate) struct Introduction {
+    cluster: AtomicU64,
+    node: NodeId,
+    log: LogId,
+    incarnation: Incarnation,
+    secret: Option<Vec<u8>>,
+}
+
+/// Why a connection to or from another node was given up.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerRefused {
+    /// The connection broke, or nothing came in time.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// What came is not what a node sends, or is of a version not known here.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The other end is this node, or another process under the same id.
+    #[error("the other end calls itself node {0} too: two nodes may not share an id; start one of them with another --id and its own --data")]
+    SameId(NodeId),
+    /// The other end is not who was dialled.
+    #[error("the other end is node {found}, where node {wanted} was expected: correct --peers")]
+    OtherNode {
+        /// Who was dialled.
+        wanted: NodeId,
+        /// Who answered.
+        found: NodeId,
+    },
+    /// The other end belongs to another cluster.
+    #[error("node {node} belongs to cluster {found:016x}, this one to {wanted:016x}: its data folder is another cluster's")]
+    OtherCluster {
+        /// The other end.
+        node: NodeId,
+        /// This node's cluster.
+        wanted: u64,
+        /// Its cluster.
+        found: u64,
+    },
+    /// The other end does not know the secret.
+    #[error("node {0} does not prove that it knows this cluster's secret: give all nodes the same --cluster-secret")]
+    WrongSecret(NodeId),
+    /// A message in another node's name.
+    #[error("node {0} sent a message in the name of node {1}")]
+    ForeignSender(NodeId, NodeId),
+}
+
+impl Introduction {
+    pub(crate) fn new(cluster: u64, node: NodeId, log: LogId, incarnation: Incarnation, secret: Option<Vec<u8>>) -> Self {
+        Introduction { cluster: AtomicU64::new(cluster), node, log, incarnation, secret }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn log(&self) -> LogId {
+        self.log
+    }
+
+    /// The cluster, 0 if it is not formed yet.
+    pub(crate) fn cluster(&self) -> u64 {
+        self.cluster.load(Ordering::Acquire)
+    }
+
+    /// The cluster was formed.
+    pub(crate) fn formed(&self, cluster: u64) {
+        assert_ne!(cluster, 0, "a formed cluster has a number");
+        self.cluster.store(cluster, Ordering::Release);
+    }
+
+    /// Sends this node's hello and reads the other's. Returns it with whatever was received behind it.
+    pub(crate) fn exchange(&self, stream: &mut TcpStream) -> Result<(Hello, BytesMut), PeerRefused> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HELLO_WAIT))?;
+        stream.set_write_timeout(Some(HELLO_WAIT))?;
+        let ours = self.hello();
+        stream.write_all(&ours.encode())?;
+        let mut received = BytesMut::new();
+        let theirs = loop {
+            if let Some(hello) = Hello::decode(&mut received)? {
+                break hello;
+            }
+            let mut chunk = [0; 1024];
+            match stream.read(&mut chunk)? {
+                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                n => received.extend_from_slice(&chunk[..n]),
+            }
+        };
+        ours.agree(&theirs)?;
+        self.accept(&theirs)?;
+        stream.set_read_timeout(None)?;
+        Ok((theirs, received))
+    }
+
+    fn accept(&self, theirs: &Hello) -> Result<(), PeerRefused> {
+        if theirs.node == self.node {
+            return Err(PeerRefused::SameId(theirs.node));
+        }
+        let cluster = self.cluster();
+        if cluster != 0 && theirs.cluster != 0 && cluster != theirs.cluster {
+            return Err(PeerRefused::OtherCluster { node: theirs.node, wanted: cluster, found: theirs.cluster });
+        }
+        let proven = match &self.secret {
+            None => theirs.proof.is_empty(),
+            Some(secret) => self.proof_of(secret, theirs).verify_slice(&theirs.proof).is_ok(),
+        };
+        if proven { Ok(()) } else { Err(PeerRefused::WrongSecret(theirs.node)) }
+    }
+
+    fn hello(&self) -> Hello {
+        let mut hello = Hello {
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            cluster: self.cluster(),
+            node: self.node,
+            log: self.log,
+            incarnation: self.incarnation,
+            proof: Vec::new(),
+        };
+        if let Some(secret) = &self.secret {
+            hello.proof = self.proof_of(secret, &hello).finalize().into_bytes().to_vec();
+        }
+        hello
+    }
+
+    fn proof_of(&self, secret: &[u8], hello: &Hello) -> Hmac<Sha256> {
+        let said = Hello { proof: Vec::new(), ..hello.clone() };
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("an HMAC takes a key of any length");
+        mac.update(&said.encode());
+        mac
+    }
+}
