@@ -3,6 +3,9 @@
 //! A registration that is already on record is accepted at once: that it was committed stays true. Any other is proposed, and answered only as
 //! its command was applied. In particular nothing is *refused* by what this coordinator has applied so far: were it deposed, the record might
 //! have moved on, and an honest node would be told that its folder is an older copy.
+//!
+//! A folder with another log id than the node's present one gets no answer as long as the present one's session lives: either the node's disk was
+//! replaced, and its session ends shortly, or two processes go by one id, and the second waits for the first to end.
 
 use highwater_wire::{Body, Incarnation, PartitionId, PeerId, Sender};
 
@@ -27,6 +30,10 @@ impl Coordinator {
         if metadata.incarnation(sender.peer) == Some(sender.incarnation) {
             self.sessions.heard(sender.peer.node, self.now);
             out.push(self.registration_answer(sender.peer, sender.incarnation, true));
+            return;
+        }
+        let node = sender.peer.node;
+        if metadata.node(node).is_some_and(|present| present.log != sender.peer.log) && self.sessions.alive(node) {
             return;
         }
         let key = (sender.peer, sender.incarnation);

@@ -2,11 +2,15 @@
 //!
 //! A partition is opened once its record is applied here, names this node with the log id of its folder, and the node is registered. What cannot
 //! be opened is kept as halted, with the reason. Whoever asks a partition that is not open gets an answer at once.
+//!
+//! A partition that has halted neither leads nor promises any more, which the coordinator, who sees only that the node lives, cannot know. So as long
+//! as the record names it as leader, the node refuses, in its name, the record's epoch: the coordinator then has another appointed, by a ballot
+//! in which a halted replica does not promise. (After a restart the record's incarnation is gone anyway.)
 
 use highwater_log::LogStore;
 use highwater_partition::{Effect as PartitionEffect, Input as PartitionInput, Kind, Outcome, Partition, Ticket};
 use highwater_replica::{Mode, ReadError, Start};
-use highwater_wire::PartitionId;
+use highwater_wire::{Body, Dest, Envelope, PartitionId};
 
 use crate::api::{Effect, Folders};
 use crate::host::{Host, Job, Work, reason};
@@ -61,6 +65,24 @@ impl<F: Folders> Host<F> {
             let before = self.databases.insert(id, database);
             assert!(before.is_none(), "a partition is opened once");
             self.queue.push_back(Work::Database(id, PartitionInput::Tick));
+        }
+    }
+
+    /// Gives up what this node leads on record and does not serve any more.
+    pub(crate) fn renounce_halted(&mut self, out: &mut Vec<Effect<Job<F>>>) {
+        let led = Some((self.me.peer, self.me.incarnation));
+        let halted = self.databases.iter().filter(|(_, database)| database.halted().is_some());
+        let refusals: Vec<Envelope> = halted
+            .filter_map(|(id, _)| self.view.partition(*id))
+            .filter(|record| record.leader == led)
+            .filter_map(|record| {
+                let body = Body::Refused { promised: record.epoch?.next() };
+                Some(Envelope { partition: record.id, sender: self.me, epoch: record.epoch, body })
+            })
+            .collect();
+        for refusal in refusals {
+            assert_ne!(refusal.partition, PartitionId::METADATA, "the metadata has no record");
+            self.send(Dest::Coordinator, refusal, out);
         }
     }
 

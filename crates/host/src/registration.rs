@@ -6,8 +6,7 @@
 //!
 //! An answer counts only if it names this incarnation: one for an earlier process may still be on its way.
 //!
-//! A registered node sends heartbeats. It stops if one of its partitions has halted: this node must not lead that any more, and the coordinator, which
-//! does not see the partition, sees the session end and appoints others.
+//! A registered node sends heartbeats, whatever has become of its partitions: those are told about one by one.
 
 use highwater_wire::{Body, Dest, Envelope, Millis, PartitionId};
 
@@ -66,10 +65,10 @@ impl<F: Folders> Host<F> {
                 self.send_to_coordinator(body, out);
             }
             Registration::Accepted => {
-                let due = self.heartbeat_at.is_none_or(|at| self.now - at >= heartbeat_ms);
-                if due && !self.databases.values().any(|database| database.halted().is_some()) {
+                if self.heartbeat_at.is_none_or(|at| self.now - at >= heartbeat_ms) {
                     self.heartbeat_at = Some(self.now);
                     self.send_to_coordinator(Body::Heartbeat, out);
+                    self.renounce_halted(out);
                 }
             }
             Registration::Asking { .. } | Registration::Refused => {}

@@ -4,7 +4,7 @@ mod world;
 
 use highwater_host::{HostError, Input, Registered};
 use highwater_partition::{Input as PartitionInput, Outcome, Ticket};
-use highwater_replica::ReadError;
+use highwater_replica::{ReadError, Role};
 use highwater_wire::{Body, CommitRule, Envelope, Epoch, Incarnation, NodeId, PartitionId, Sender};
 
 use world::{MAIN, World, peer};
@@ -169,10 +169,16 @@ fn a_folder_that_cannot_be_opened_halts_its_database_alone() {
     world.databases.push(("other".into(), ALONE));
     world.start(1);
     let other = PartitionId(2);
-    world.run_until("the other is created", |world| world.host(1).partition_status(other).is_some());
-    world.pass(2000);
+    let led = |world: &World| {
+        world.host(1).partition_status(other).is_some_and(|status| matches!(status.role, Role::Leader { .. }))
+    };
+    world.run_until("the other is led", led);
+    let before = world.host(1).view().partition(other).cloned();
+    world.pass(5000);
     assert!(world.nodes[&1].halted[&MAIN].contains("cannot be read"));
-    assert!(world.host(1).partition_status(other).is_some_and(|status| status.halted.is_none()));
+    assert!(led(&world), "and stays so");
+    assert_eq!(world.host(1).view().partition(other).cloned(), before);
+    assert_eq!(world.host(1).view().partition(MAIN).and_then(|record| record.leader), None);
 }
 
 #[test]

@@ -114,6 +114,9 @@ fn a_leader_whose_log_fails_is_replaced_though_its_node_lives() {
     world.pass(2000);
     let record = &world.host(old).status().records[0];
     assert_ne!(record.leader.map(|(leader, _)| leader), Some(peer(old)), "and stays replaced");
+    assert!(record.epoch.is_some_and(|epoch| epoch.0 < 5), "by few ballots: {record:?}");
+    let coordinator = world.coordinator().expect("somebody coordinates");
+    assert!(world.host(coordinator).status().nodes.iter().all(|node| node.alive == Some(true)), "all nodes live");
 }
 
 #[test]

@@ -511,3 +511,18 @@ fn during_a_ballot_nobody_is_sent_to_the_leader_that_is_being_replaced() {
     world.apply(appoint[0].clone());
     assert_eq!(world.leads_told(3), 1);
 }
+
+#[test]
+fn a_second_process_of_one_id_waits_for_the_first_to_end() {
+    let mut world = led(CommitRule::Quorum { q: 2 }, 2);
+    let other = Sender { peer: PeerId { node: NodeId(3), log: LogId(999) }, incarnation: start(1) };
+    let register = Body::Register { incarnations: vec![start(1)], address: "elsewhere".into() };
+    world.message(other, PartitionId::METADATA, None, register.clone());
+    world.message(other, PartitionId::METADATA, None, Body::Heartbeat);
+    assert!(world.out.is_empty(), "node 3 lives, with another folder");
+    world.pass(700, &[1, 2]);
+    world.message(other, PartitionId::METADATA, None, register);
+    world.commit();
+    assert_eq!(world.sent(3), [&Body::Registered { incarnation: start(1), accepted: true }]);
+    assert_eq!(world.metadata.incarnation(other.peer), Some(start(1)));
+}
