@@ -37,7 +37,7 @@ pub struct Fault {
     pub full: bool,
     /// Every later one fails too; otherwise one.
     pub for_ever: bool,
-    /// A failing write leaves its first half behind; otherwise nothing.
+    /// A failing write leaves its first half behind, in whole sectors, so that a small one is there although it failed; otherwise nothing.
     pub short: bool,
 }
 
@@ -426,7 +426,10 @@ impl IoFile for MemFile {
                 let fits = (room.max(offset).min(end) - offset) as usize;
                 (fits, if fits == bytes.len() { Ok(()) } else { Err(full()) })
             }
-            Err(Refused::Failing(fault)) if fault.short => (bytes.len() / 2, Err(Refused::Failing(fault).into())),
+            Err(Refused::Failing(fault)) if fault.short => {
+                let half = (bytes.len() / 2).next_multiple_of(SECTOR_BYTES as usize);
+                (half.min(bytes.len()), Err(Refused::Failing(fault).into()))
+            }
             Err(refused) => (0, Err(refused.into())),
         };
         if written > 0 {

@@ -104,13 +104,18 @@ fn what_a_dead_process_holds_is_of_no_use() {
 #[test]
 fn faults_come_when_they_are_told_to() {
     let io = MemIo::new();
-    let file = file(&io, "f", b"12345678");
+    let file = file(&io, "f", &[1; 2000]);
     io.fail(Fault { op: Some(Op::Write), after: 1, full: true, for_ever: false, short: true });
-    file.write_at(0, b"ab").expect("the first succeeds");
-    let error = file.write_at(0, b"cdef").expect_err("the second fails");
+    file.write_at(0, &[2; 10]).expect("the first succeeds");
+    let error = file.write_at(0, &[3; 2000]).expect_err("the second fails");
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-    assert_eq!(io.contents("f"), b"cd345678", "half of it was written");
+    assert_eq!(
+        io.contents("f"),
+        [[3u8; 1024].as_slice(), &[1; 976]].concat(),
+        "half of it was written, in whole sectors"
+    );
     file.write_at(0, b"g").expect("once");
+    io.put("f", b"gd345678");
 
     io.set_capacity(Some(10));
     file.write_at(0, b"overwrit").expect("space that is there may be overwritten");

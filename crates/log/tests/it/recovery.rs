@@ -175,7 +175,8 @@ fn a_lost_write_just_below_a_newer_cut_shows_an_older_frame() {
     let mut bytes = io.contents(SEGMENT);
     bytes[position..position + size].copy_from_slice(&old);
     io.put(SEGMENT, &bytes);
-    assert!(opened(&io).is_err(), "entry 2 is not the one that was flushed");
+    let why = "entries that had been flushed are gone, and older ones show in their place";
+    assert_eq!(opened(&io), Err((2, why)), "generations never go down");
 }
 
 /// A frame of this log at another place, or one of another log at this place, is no entry: its header says where it belongs.
@@ -208,6 +209,23 @@ fn a_contradiction_is_refused_even_at_the_very_end() {
     io.put("control", &control);
     let Err((2, why)) = opened(&io) else { panic!("a frame of a later generation than the control file's") };
     assert!(why.contains("older than the log"), "{why}");
+}
+
+/// The same, with segments that the older control file does not name.
+#[test]
+fn a_live_segment_that_nobody_names_is_refused() {
+    let io = MemIo::new();
+    let mut log = open(&io);
+    log.append(&stamped(0, 1, 1, 250)).expect("nothing fails");
+    let control = io.contents("control");
+    for base in 1..6 {
+        log.append(&stamped(base, 1, 1, 250)).expect("nothing fails");
+    }
+    flush(&mut log).expect("nothing fails");
+    let io = died(io);
+    io.put("control", &control);
+    let error = Log::open(io, OPTIONS, LOG_ID).expect_err("the control file is older than the log");
+    assert!(error.to_string().contains("older than the log"), "{error}");
 }
 
 /// A segment that was begun and not yet named, and segments behind a cut, are removed.
