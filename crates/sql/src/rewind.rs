@@ -120,7 +120,8 @@ impl Database {
         let core = &mut *held;
         core.reign = None;
         // Readers' connections are closed below; those idle here hold no snapshot.
-        if core.committed.max(published.unwrap_or(0)) >= core.end {
+        core.committed = core.committed.max(published.unwrap_or(0).min(core.end));
+        if core.committed >= core.end {
             self.checkpoint(core)?;
         }
         self.close_connections(core)?;
