@@ -58,8 +58,15 @@ pub(crate) struct Driver {
     reigns: u64,
     /// What readers see; `None` from a rewind until the next publication.
     published: Option<Offset>,
-    /// Readers may not be shown less than this: what they saw already, and what a restarted or rewound machine holds.
+    /// The most that readers ever saw, or that the machine held when the process started.
+    shown: Offset,
+    /// Readers may not be shown less than this: what they saw already, and what the machine held after its last rewind. That may have been cut since
+    /// it was rewound a time before, so it is not carried from one rewind to the next.
     floor: Offset,
+    /// Where the rewind under way goes.
+    rewinding_to: Offset,
+    /// Leadership ended while the machine was being rewound to the end of the log: when that is done, it must go on to here.
+    then_to: Option<Offset>,
     /// What the machine held when the process started. It was committed, even if this replica does not know that yet.
     recovered: Option<Offset>,
     /// For each recent reign with a refusal: nothing of it from this base on is in the log.
@@ -75,7 +82,10 @@ impl Default for Driver {
             leads: None,
             reigns: 0,
             published: None,
+            shown: 0,
             floor: 0,
+            rewinding_to: 0,
+            then_to: None,
             recovered: None,
             refused: BTreeMap::new(),
         }
@@ -128,8 +138,18 @@ impl Driver {
         self.phase = Phase::Applying;
         self.applied = at;
         self.requested = at;
-        self.floor = self.floor.max(at);
-        self.recovered.get_or_insert(at);
+        if self.recovered.is_none() {
+            self.recovered = Some(at);
+            self.shown = at;
+        }
+        self.floor = self.shown.max(at);
+    }
+
+    /// Whether the machine, now that it was rewound, still holds what may have been cut meanwhile; it is rewound again then.
+    pub(crate) fn rewind_on<Job>(&mut self, out: &mut Vec<Effect<Job>>) -> bool {
+        let Some(to) = self.then_to.take().filter(|to| self.applied > *to) else { return false };
+        self.rewind(to, out);
+        true
     }
 
     /// Leadership began or ended. What a deposed leader's machine holds above HW may be cut any time now.
@@ -138,12 +158,15 @@ impl Driver {
         self.leads = leads;
         if lost && self.holds_uncommitted(hw) {
             self.rewind(self.committed(hw), out);
+        } else if lost && self.phase == Phase::Rewinding && self.rewinding_to > self.committed(hw) {
+            self.then_to = Some(self.committed(hw));
         }
     }
 
     pub(crate) fn rewind<Job>(&mut self, to: Offset, out: &mut Vec<Effect<Job>>) {
         assert_ne!(self.phase, Phase::Rewinding, "one rewind at a time");
         self.phase = Phase::Rewinding;
+        self.rewinding_to = to;
         self.published = None;
         out.push(Effect::Machine(Command::Rewind { to }));
     }
@@ -200,6 +223,7 @@ impl<L: LogStore> Partition<L> {
         };
         if visible >= self.driver.floor && self.driver.published.is_none_or(|published| published < visible) {
             self.driver.published = Some(visible);
+            self.driver.shown = visible;
             self.driver.floor = visible;
             out.push(Effect::Machine(Command::Publish { hw: visible }));
         }

@@ -106,13 +106,13 @@ impl<L: LogStore> Partition<L> {
             }
             Input::Rewound(at) => {
                 let end = self.log.shape().end;
-                if at > end {
+                self.driver.rewound(at);
+                if !self.driver.rewind_on(out) && at > end {
                     return Err(LogError::Poisoned(format!(
                         "the state machine has applied up to offset {at}, but the log ends at {end}: the log's folder is older than \
                          the database beside it, or was shortened; restore neither, wipe both and let this node join anew"
                     )));
                 }
-                self.driver.rewound(at);
             }
         }
         self.finish_step(out)

@@ -6,7 +6,7 @@ mod bench;
 use bench::*;
 use highwater_partition::{AckPolicy, Command, Input, Outcome, Reign, Ticket};
 use highwater_replica::{ProposeError, ReadError};
-use highwater_wire::{Body, Epoch, Position};
+use highwater_wire::{Body, Epoch, NodeId, Position};
 
 fn hold(ticket: u64, reign: Reign, until: u64, wrote: bool) -> Input {
     Input::Hold { ticket: Ticket(ticket), reign, until, wrote, ack: AckPolicy::Committed }
@@ -83,6 +83,26 @@ fn a_refused_proposal_rewinds_the_machine_and_ends_the_reign() {
     bench.confirm(2, 1);
     assert_eq!(bench.answer(10), Some(Outcome::Done(at(1, 1))));
     assert_eq!(bench.partition.status(0).end, 2);
+}
+
+#[test]
+fn leadership_lost_during_a_rewind_to_the_logs_end_makes_the_machine_go_back_further() {
+    let mut bench = Bench::new();
+    let (reign, _) = bench.appoint(1, &quorum(2, &[1, 2]));
+    bench.open_stream(2, 1, 0, None);
+    bench.ack(2, 1, 1);
+    bench.propose(reign, 1, &["a"]);
+    bench.step(Input::Disconnected(NodeId(2)));
+    bench.take_commands();
+    bench.propose(reign, 2, &["b"]);
+    assert_eq!(bench.take_commands(), [Command::Rewind { to: 2 }]);
+    bench.step(message(9, 2, Body::PromiseRequest { ballot: 2 }));
+    assert_eq!(bench.take_commands(), [], "one rewind at a time");
+    bench.step(Input::Rewound(2));
+    assert_eq!(bench.take_commands(), [Command::Rewind { to: 1 }], "a may be cut now");
+    bench.step(Input::Rewound(1));
+    assert_eq!(bench.take_commands(), [Command::Publish { hw: 1 }], "readers are not kept waiting for what was cut");
+    assert_eq!(bench.halted, None);
 }
 
 #[test]
