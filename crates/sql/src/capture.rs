@@ -44,6 +44,11 @@ impl Capture {
         self.ends.len()
     }
 
+    /// How many bytes they have.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// How many of them are statements.
     pub(crate) fn statements(&self) -> usize {
         self.statements.len()

@@ -3,6 +3,7 @@
 
 mod api;
 mod apply;
+mod backup;
 mod capture;
 mod checkpoint;
 mod classify;
@@ -12,6 +13,8 @@ mod core;
 mod database;
 mod error;
 mod ffi;
+mod hash;
+mod import;
 mod keys;
 mod machine;
 mod names;

@@ -3,10 +3,8 @@
 
 /// One row: how far this database has applied.
 pub(crate) const STATE: &str = "sqlite_highwater_state";
-/// One row for each idempotency key.
-pub(crate) const KEYS: &str = "sqlite_highwater_keys";
 
-/// Makes the tables. Run with `writable_schema` on, without which the names are refused.
+/// Makes that table, of one row, and another with a row for each idempotency key. Run with `writable_schema` on, without which the names are refused.
 pub(crate) const CREATE: &str = "
     CREATE TABLE sqlite_highwater_state(
         id INTEGER PRIMARY KEY CHECK (id = 1),

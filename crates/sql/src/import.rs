@@ -1,0 +1,275 @@
+//! Taking in a SQLite file: its schema and rows become replicated transactions like any others.
+//!
+//! In this order, so that nothing fires on what was there already: ordinary tables, their rows with their rowids, virtual tables, the rows of their shadow
+//! tables, indexes, views and triggers, the values of AUTOINCREMENT, `user_version` and `application_id`. Statistics are not taken: ANALYZE gathers them anew.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::ffi;
+
+use crate::api::{Answer, Hold, SqlError};
+use crate::client::Client;
+use crate::core::Core;
+use crate::database::Database;
+use crate::error::{error, from_failure};
+use crate::ffi::{Conn, Failure, Hooks, OpenMode, Step};
+use crate::hash::select_all;
+use crate::shape::{RowKey, Shape, quoted};
+use crate::text;
+
+/// A transaction is committed once it has about so many bytes.
+const CHUNK_BYTES: usize = 8 << 20;
+/// How long an import waits for what it has executed to be committed before it goes on.
+const COMMIT_WAIT: Duration = Duration::from_secs(30);
+
+/// What a file holds, by kind.
+struct Contents {
+    tables: Vec<(String, String)>,
+    virtual_tables: Vec<String>,
+    shadows: Vec<String>,
+    others: Vec<String>,
+    has_sequence: bool,
+}
+
+/// An import under way.
+struct Import<'a> {
+    database: &'a Database,
+    core: &'a mut Core,
+    client: &'a Client,
+    source: &'a Conn,
+    schema: i64,
+}
+
+impl Database {
+    /// Takes in a SQLite file. The database must be empty. Other writers wait meanwhile. A large file becomes several transactions: if the import fails, some
+    /// of them may stay.
+    ///
+    /// # Errors
+    /// `NOT_EMPTY` if there are tables already; `NOT_LEADER`; `SQLITE_CANTOPEN`, `SQLITE_NOTADB` and the like about the file; what SQLite finds wrong.
+    pub fn import(&self, from: &Path) -> Answer<Result<(), SqlError>> {
+        let refused = |failed| Answer { result: Err(failed), hold: None, seen: (None, 0) };
+        let _gate = match self.enter() {
+            Ok(gate) => gate,
+            Err(failed) => return refused(failed),
+        };
+        let source = match open_source(from) {
+            Ok(source) => source,
+            Err(failed) => return refused(failed),
+        };
+        let mut held = match self.acquire(Instant::now() + self.options.writer_wait) {
+            Ok(held) => held,
+            Err(failed) => return refused(failed),
+        };
+        let core = &mut *held;
+        let before = self.hold(core);
+        let began = core.end;
+        let result = self.import_from(core, &source);
+        let hold = Hold { wrote: core.end > began, ..self.hold(core) };
+        let hold = if result.is_err() && !hold.wrote { before } else { hold };
+        Answer { result, hold: Some(hold), seen: (core.epoch, core.end) }
+    }
+
+    fn import_from(&self, core: &mut Core, source: &Conn) -> Result<(), SqlError> {
+        let client = self.open_client().map_err(from_failure)?;
+        let outcome = client.hooks().internally(|| {
+            let set = || -> Result<(), Failure> {
+                client.set_switch(ffi::SQLITE_DBCONFIG_DEFENSIVE, false)?;
+                client.set_switch(ffi::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+                client.exec("PRAGMA foreign_keys=OFF; PRAGMA ignore_check_constraints=ON; BEGIN IMMEDIATE")
+            };
+            set().map_err(from_failure)?;
+            let schema = client.refresh().map_err(from_failure)?;
+            let there = client
+                .query_integer("SELECT count(*) FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'");
+            if there.map_err(from_failure)? != Some(0) {
+                return Err(error(
+                    "NOT_EMPTY",
+                    "a file is taken into an empty database only, and this one has tables: drop them, or take another",
+                ));
+            }
+            Import { database: self, core, client: &client, source, schema }.run()
+        });
+        if !client.autocommit() {
+            let rolled_back = client.hooks().internally(|| client.exec("ROLLBACK"));
+            rolled_back.map_err(from_failure)?;
+        }
+        outcome
+    }
+}
+
+fn open_source(from: &Path) -> Result<Conn, SqlError> {
+    let source = Conn::open(from, OpenMode::ReadOnly, Hooks::own()).map_err(from_failure)?;
+    let mut encoding = String::new();
+    source
+        .query(
+            "PRAGMA encoding",
+            |_| Ok(()),
+            |row| {
+                encoding = row.string(0);
+                Ok(())
+            },
+        )
+        .map_err(from_failure)?;
+    if encoding != "UTF-8" {
+        return Err(error(
+            "SQLITE_ERROR",
+            format!("the file's text is {encoding}, and only UTF-8 is taken in: convert it first"),
+        ));
+    }
+    source.exec("BEGIN").map_err(from_failure)?;
+    Ok(source)
+}
+
+impl Import<'_> {
+    fn run(mut self) -> Result<(), SqlError> {
+        let contents = self.contents()?;
+        for (_, sql) in &contents.tables {
+            self.statement(sql)?;
+        }
+        for (table, _) in &contents.tables {
+            self.rows(table)?;
+        }
+        for sql in &contents.virtual_tables {
+            self.statement(sql)?;
+        }
+        for table in &contents.shadows {
+            self.own(&format!("DELETE FROM main.{}", quoted(table)))?;
+            self.rows(table)?;
+        }
+        for sql in &contents.others {
+            self.statement(sql)?;
+        }
+        if contents.has_sequence {
+            self.own("DELETE FROM main.sqlite_sequence")?;
+            self.rows("sqlite_sequence")?;
+        }
+        for pragma in ["user_version", "application_id"] {
+            let value =
+                self.source.query_integer(&format!("PRAGMA {pragma}")).map_err(from_failure)?.unwrap_or_default();
+            if value != 0 {
+                self.statement(&format!("PRAGMA {pragma}={value}"))?;
+            }
+        }
+        self.commit()
+    }
+
+    fn contents(&self) -> Result<Contents, SqlError> {
+        let mut shadows = Vec::new();
+        let kinds = self.source.query(
+            "PRAGMA main.table_list",
+            |_| Ok(()),
+            |row| {
+                if row.string(2) == "shadow" {
+                    shadows.push(row.string(1));
+                }
+                Ok(())
+            },
+        );
+        kinds.map_err(from_failure)?;
+        let mut contents = Contents {
+            tables: Vec::new(),
+            virtual_tables: Vec::new(),
+            shadows: Vec::new(),
+            others: Vec::new(),
+            has_sequence: false,
+        };
+        let query = "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid";
+        let objects = self.source.query(
+            query,
+            |_| Ok(()),
+            |row| {
+                let (kind, name, sql) = (row.string(0), row.string(1), row.string(2));
+                let is_virtual = text::words(&sql, 2).get(1).is_some_and(|word| word == "VIRTUAL");
+                match kind.as_str() {
+                    "table" if name == "sqlite_sequence" => contents.has_sequence = true,
+                    _ if name.starts_with("sqlite_") => {}
+                    "table" if shadows.contains(&name) => contents.shadows.push(name),
+                    "table" if is_virtual => contents.virtual_tables.push(sql),
+                    "table" => contents.tables.push((name, sql)),
+                    _ => contents.others.push(sql),
+                }
+                Ok(())
+            },
+        );
+        objects.map_err(from_failure)?;
+        Ok(contents)
+    }
+
+    fn own(&mut self, sql: &str) -> Result<(), SqlError> {
+        self.client.exec(sql).map_err(from_failure)?;
+        self.go_on()
+    }
+
+    /// Runs a schema statement here and takes it down for the others, without the rows it makes.
+    fn statement(&mut self, sql: &str) -> Result<(), SqlError> {
+        let mark = self.client.hooks().capture.borrow().mark();
+        self.client.exec(sql).map_err(from_failure)?;
+        {
+            let mut capture = self.client.hooks().capture.borrow_mut();
+            capture.truncate(mark);
+            capture.statement(0, sql);
+        }
+        self.go_on()
+    }
+
+    /// Copies a table's rows.
+    fn rows(&mut self, table: &str) -> Result<(), SqlError> {
+        let shape =
+            |conn: &Conn| Shape::of_table(conn, table).map_err(|failed| error("SQLITE_ERROR", failed.to_string()));
+        let (theirs, ours) = (shape(self.source)?, shape(self.client)?);
+        if theirs.columns != ours.columns || theirs.key != ours.key {
+            return Err(error(
+                "SQLITE_ERROR",
+                format!("the table {table:?} of the file has other columns than this version of SQLite makes for it"),
+            ));
+        }
+        let mut columns: Vec<String> = match &ours.key {
+            RowKey::Rowid(name) => vec![quoted(name)],
+            RowKey::Columns(_) => Vec::new(),
+        };
+        columns.extend(ours.columns.iter().map(|(_, name)| quoted(name)));
+        let marks = vec!["?"; columns.len()].join(",");
+        let insert = format!("INSERT INTO main.{}({}) VALUES({marks})", quoted(table), columns.join(","));
+        let (select, _) = self.source.prepare(&select_all(&theirs), false).map_err(from_failure)?;
+        let mut select = select.expect("statements of our own are not empty");
+        while select.step().map_err(from_failure)? == Step::Row {
+            self.client
+                .run(&insert, |stmt| {
+                    (0..columns.len()).try_for_each(|column| stmt.bind(column + 1, select.value(column)))
+                })
+                .map_err(from_failure)?;
+            self.go_on()?;
+        }
+        Ok(())
+    }
+
+    /// Commits if the transaction has grown large.
+    fn go_on(&mut self) -> Result<(), SqlError> {
+        if let Some(reason) = self.client.hooks().capture.borrow().failure() {
+            return Err(error("TRANSACTION_TOO_LARGE", reason));
+        }
+        if self.client.hooks().capture.borrow().size_bytes() < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.commit()?;
+        let until = Instant::now() + COMMIT_WAIT;
+        let stop = || self.database.stop.load(std::sync::atomic::Ordering::Acquire);
+        if !self.database.snapshots.wait_published(self.core.end, until, &stop) {
+            return Err(error(
+                "OVERLOADED",
+                "what was taken in so far is not committed in time: find out what the other replicas wait for",
+            ));
+        }
+        self.database.make_room(self.core)?;
+        self.client.exec("BEGIN IMMEDIATE").map_err(from_failure)?;
+        self.schema = self.client.refresh().map_err(from_failure)?;
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), SqlError> {
+        self.database.check_captured(self.client, self.schema)?;
+        self.database.commit(self.core, self.client).map_err(from_failure)?;
+        Ok(())
+    }
+}
