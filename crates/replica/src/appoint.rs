@@ -46,10 +46,9 @@ impl Replica {
             Part::Leader(_) => panic!("{epoch:?} has two leaders: this replica and {:?}", lead.leader),
             Part::Follower(following) => {
                 assert_eq!(following.leader, lead.leader, "{epoch:?} has two leaders");
+                // A stream that ended is opened anew at the next heartbeat. Were it opened at this word, a leader that refuses this epoch, and a
+                // coordinator that does not know it yet, would be asked by turns as fast as the network carries it.
                 self.hear_leader();
-                if self.stream().is_none() {
-                    self.open(out);
-                }
             }
             Part::Idle | Part::Candidate { .. } => {
                 let following = Following { leader: lead.leader, stream: None, asking: None, waiting: Vec::new() };

@@ -76,6 +76,19 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_follower_opens_again_at_its_heartbeat_and_not_at_the_coordinators_word() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.receive(1, 0, 1, Body::Refused { promised: Epoch(5) });
+        let lead = bench.lead(0);
+        bench.tell(&[1], 1, &lead);
+        assert_eq!(bench.under_way(0), [], "who refused a moment ago is not asked again at once");
+        bench.step(1, Input::Timeout(Timeout::Heartbeat));
+        assert!(matches!(bench.under_way(0)[..], [Body::Open { .. }]));
+    }
+
+    #[test]
     fn a_self_elected_leader_raises_to_the_epoch_that_refuses_it_and_stands_above_it() {
         let mut bench = Bench::electing(3);
         bench.step(0, Input::Timeout(Timeout::Election));
