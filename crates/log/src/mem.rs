@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::io::{Io, IoFile};
 
-/// The unit that a power loss keeps or loses, but for tearing.
-pub const SECTOR_BYTES: u64 = 512;
+mod inode;
+
+use inode::Inode;
+pub use inode::SECTOR_BYTES;
 
 /// A kind of operation, for choosing what fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,20 +41,6 @@ pub struct Fault {
     pub for_ever: bool,
     /// A failing write leaves its first half behind, in whole sectors, so that a small one is there although it failed; otherwise nothing.
     pub short: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Pending {
-    Bytes { at: u64, bytes: Vec<u8> },
-    Len(u64),
-}
-
-#[derive(Clone, Debug, Default)]
-struct Inode {
-    id: u64,
-    synced: Vec<u8>,
-    now: Vec<u8>,
-    pending: Vec<Pending>,
 }
 
 type Node = Arc<Mutex<Inode>>;
@@ -115,12 +103,12 @@ impl Disk {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.now.values().map(|node| lock(node).now.len() as u64).sum()
+        self.now.values().map(|node| lock(node).bytes().len() as u64).sum()
     }
 
     fn new_inode(&mut self) -> Node {
         self.inodes += 1;
-        Arc::new(Mutex::new(Inode { id: self.inodes, ..Inode::default() }))
+        Arc::new(Mutex::new(Inode::new(self.inodes)))
     }
 }
 
@@ -138,14 +126,6 @@ fn apply_name(names: &mut BTreeMap<String, Node>, op: &NameOp) {
             names.remove(name);
         }
     }
-}
-
-fn put(bytes: &mut Vec<u8>, at: u64, new: &[u8]) {
-    let (begin, end) = (at as usize, at as usize + new.len());
-    if bytes.len() < end {
-        bytes.resize(end, 0);
-    }
-    bytes[begin..end].copy_from_slice(new);
 }
 
 impl MemIo {
@@ -172,7 +152,7 @@ impl MemIo {
             }
         }
         let mut nodes: Vec<_> = names.values().cloned().collect();
-        nodes.sort_by_key(|node| lock(node).id);
+        nodes.sort_by_key(|node| lock(node).id());
         nodes.dedup_by(|a, b| Arc::ptr_eq(a, b));
         for node in nodes {
             lock(&node).crash(&mut choose);
@@ -211,7 +191,7 @@ impl MemIo {
     /// # Panics
     /// If there is none of that name.
     pub fn contents(&self, name: &str) -> Vec<u8> {
-        lock(&self.node(name)).now.clone()
+        lock(&self.node(name)).bytes().to_vec()
     }
 
     /// Puts a file there, or replaces what is in it, as if it had always been so.
@@ -221,10 +201,7 @@ impl MemIo {
             Some(node) => Arc::clone(node),
             None => disk.new_inode(),
         };
-        let mut inode = lock(&node);
-        (inode.synced, inode.now) = (bytes.to_vec(), bytes.to_vec());
-        inode.pending.clear();
-        drop(inode);
+        lock(&node).replace(bytes);
         disk.now.insert(name.to_owned(), Arc::clone(&node));
         disk.synced.insert(name.to_owned(), node);
     }
@@ -235,18 +212,14 @@ impl MemIo {
     /// If there is no such file or byte.
     pub fn flip(&self, name: &str, at: usize, mask: u8) {
         let node = self.node(name);
-        let mut inode = lock(&node);
-        inode.now[at] ^= mask;
-        if let Some(byte) = inode.synced.get_mut(at) {
-            *byte ^= mask;
-        }
+        lock(&node).flip(at, mask);
     }
 
     /// A disk of its own with the same files, all of them synced, and no faults.
     pub fn copy(&self) -> MemIo {
         let copy = MemIo::new();
         for (name, node) in &lock(&self.disk).now {
-            copy.put(name, &lock(node).now);
+            copy.put(name, lock(node).bytes());
         }
         copy
     }
@@ -287,60 +260,6 @@ impl From<Refused> for io::Error {
 
 fn full() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "no space left on the simulated disk")
-}
-
-impl Inode {
-    /// What a power loss leaves; all of it is synced then.
-    fn crash(&mut self, choose: &mut impl FnMut(usize) -> usize) {
-        let pending = std::mem::take(&mut self.pending);
-        // How many writes have touched each sector; then, how many of them are kept, and how many bytes of the next.
-        let mut sectors: BTreeMap<u64, usize> = BTreeMap::new();
-        for one in &pending {
-            for sector in sectors_of(one) {
-                *sectors.entry(sector).or_default() += 1;
-            }
-        }
-        let fates: BTreeMap<u64, (usize, usize)> = sectors
-            .into_iter()
-            .map(|(sector, writes)| {
-                let kept = choose(writes + 1);
-                let torn = if kept < writes && choose(4) == 0 { choose(SECTOR_BYTES as usize) } else { 0 };
-                (sector, (kept, torn))
-            })
-            .collect();
-        let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
-        for one in &pending {
-            for sector in sectors_of(one) {
-                let nth = seen.entry(sector).or_default();
-                let (kept, torn) = fates[&sector];
-                let reaches = match (*nth).cmp(&kept) {
-                    std::cmp::Ordering::Less => SECTOR_BYTES,
-                    std::cmp::Ordering::Equal => torn as u64,
-                    std::cmp::Ordering::Greater => 0,
-                };
-                *nth += 1;
-                let Pending::Bytes { at, bytes } = one else { continue };
-                let begin = (sector * SECTOR_BYTES).max(*at);
-                let end = (sector * SECTOR_BYTES + reaches).min(at + bytes.len() as u64);
-                if begin < end {
-                    put(&mut self.synced, begin, &bytes[(begin - at) as usize..(end - at) as usize]);
-                }
-            }
-            if let Pending::Len(len) = one
-                && choose(2) == 1
-            {
-                self.synced.resize(*len as usize, 0);
-            }
-        }
-        self.now = self.synced.clone();
-    }
-}
-
-fn sectors_of(pending: &Pending) -> std::ops::Range<u64> {
-    match pending {
-        Pending::Bytes { at, bytes } => at / SECTOR_BYTES..(at + bytes.len() as u64).div_ceil(SECTOR_BYTES),
-        Pending::Len(_) => 0..0,
-    }
 }
 
 fn not_found(name: &str) -> io::Error {
@@ -404,13 +323,13 @@ impl Io for MemIo {
 impl IoFile for MemFile {
     fn len(&self) -> io::Result<u64> {
         let _disk = self.io.begin(Op::Read)?;
-        Ok(lock(&self.node).now.len() as u64)
+        Ok(lock(&self.node).bytes().len() as u64)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let _disk = self.io.begin(Op::Read)?;
         let inode = lock(&self.node);
-        let rest = inode.now.get(offset as usize..).unwrap_or_default();
+        let rest = inode.bytes().get(offset as usize..).unwrap_or_default();
         let read = rest.len().min(buffer.len());
         buffer[..read].copy_from_slice(&rest[..read]);
         Ok(read)
@@ -420,7 +339,7 @@ impl IoFile for MemFile {
         let (written, result) = match self.io.begin(Op::Write) {
             Ok(disk) => {
                 let end = offset + bytes.len() as u64;
-                let len = lock(&self.node).now.len() as u64;
+                let len = lock(&self.node).bytes().len() as u64;
                 let room =
                     disk.capacity_bytes.map_or(u64::MAX, |capacity| len + capacity.saturating_sub(disk.used_bytes()));
                 let fits = (room.max(offset).min(end) - offset) as usize;
@@ -433,19 +352,14 @@ impl IoFile for MemFile {
             Err(refused) => (0, Err(refused.into())),
         };
         if written > 0 {
-            let bytes = bytes[..written].to_vec();
-            let mut inode = lock(&self.node);
-            put(&mut inode.now, offset, &bytes);
-            inode.pending.push(Pending::Bytes { at: offset, bytes });
+            lock(&self.node).write(offset, &bytes[..written]);
         }
         result
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let _disk = self.io.begin(Op::Write)?;
-        let mut inode = lock(&self.node);
-        inode.now.resize(len as usize, 0);
-        inode.pending.push(Pending::Len(len));
+        lock(&self.node).set_len(len);
         Ok(())
     }
 
@@ -454,16 +368,7 @@ impl IoFile for MemFile {
             Err(Refused::Stale) => return Err(Refused::Stale.into()),
             begun => begun.map(drop).map_err(io::Error::from),
         };
-        let mut inode = lock(&self.node);
-        let pending = std::mem::take(&mut inode.pending);
-        if result.is_ok() {
-            for one in pending {
-                match one {
-                    Pending::Bytes { at, bytes } => put(&mut inode.synced, at, &bytes),
-                    Pending::Len(len) => inode.synced.resize(len as usize, 0),
-                }
-            }
-        }
+        lock(&self.node).sync(result.is_ok());
         result
     }
 }
