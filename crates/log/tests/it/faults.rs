@@ -350,7 +350,9 @@ fn an_append_refused_in_the_middle_never_comes_to_life() {
     for after in 0..3 {
         for keep_all in [false, true] {
             let mut io = MemIo::new();
-            let mut log = crate::common::open(&io);
+            // All in one segment: the writes are those of the append and no others.
+            let options = highwater_log::Options { segment_bytes: 1 << 20, ..OPTIONS };
+            let mut log = Log::open(io.clone(), options, LOG_ID).expect("it is new");
             log.append(&stamped(0, 1, 1, 50)).expect("nothing fails");
             flush(&mut log).expect("nothing fails");
             io.fail(Fault { op: Some(Op::Write), after, full: true, for_ever: false, short: true });
