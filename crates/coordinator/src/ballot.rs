@@ -1,4 +1,4 @@
-//! The ballot (PROTOCOL.md section 4): fence, choose, record.
+//! The ballot (docs/protocol.md section 4): fence, choose, record.
 //!
 //! 1. *Why.* A partition has no leader yet; or its leader is gone, that is, runs in another incarnation than the record's, or its session ended; or
 //!    somebody has promised an epoch above the record's, and so refuses the present leader.

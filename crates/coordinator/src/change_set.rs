@@ -1,4 +1,4 @@
-//! A change of the in-sync set (PROTOCOL.md section 7), the coordinator's side.
+//! A change of the in-sync set (docs/protocol.md section 7), the coordinator's side.
 //!
 //! It is proposed only if epoch and version are the record's and the record's leader asks, in the incarnation that the record names. Otherwise the
 //! answer is the record at once; of what was proposed, the announcement once it is applied. The leader repeats the same proposal until it has

@@ -1,4 +1,4 @@
-//! The choice (PROTOCOL.md section 4, step 3), among members of the set that promised the new epoch in this ballot:
+//! The choice (docs/protocol.md section 4, step 3), among members of the set that promised the new epoch in this ballot:
 //!
 //! - `isr`: any member, since each holds all that is committed; the greatest rank is taken for speed. Members that did not promise leave the set
 //!   in the same compare-and-set, if at least `min` promised; else the set stays, and HW waits for all of it.

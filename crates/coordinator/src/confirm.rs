@@ -1,4 +1,4 @@
-//! Confirming a leader (PROTOCOL.md section 11): yes, if the record's epoch is the asker's *and this coordinator's own leadership was confirmed
+//! Confirming a leader (docs/protocol.md section 11): yes, if the record's epoch is the asker's *and this coordinator's own leadership was confirmed
 //! after it was asked*. A read of the metadata does both: when it is answered, everything committed before the question is applied here.
 //!
 //! A leader has one read under way; questions that arrive meanwhile wait for the next, which begins after they arrived. The last of them alone is

@@ -2,7 +2,7 @@
 //!
 //! Rules, the same on every node, whoever proposed the command and however often:
 //!
-//! - *Registration* (PROTOCOL.md section 9) is accepted if no incarnation of that log is known, or the last known is among those sent. The same
+//! - *Registration* (docs/protocol.md section 9) is accepted if no incarnation of that log is known, or the last known is among those sent. The same
 //!   registration again changes nothing and is accepted again. Anything else is an older copy of the folder.
 //! - *Creation* takes the next free id and a free name, and a rule that the replicas can keep.
 //! - *Appointment* and *change of the set* apply only at the record's version, which each raises; an appointment also only in a greater epoch and

@@ -1,4 +1,4 @@
-//! Registration (PROTOCOL.md section 9), the coordinator's side.
+//! Registration (docs/protocol.md section 9), the coordinator's side.
 //!
 //! A registration that is already on record is accepted at once: that it was committed stays true. Any other is proposed, and answered only as
 //! its command was applied. In particular nothing is *refused* by what this coordinator has applied so far: were it deposed, the record might

@@ -1,4 +1,4 @@
-//! Forming the cluster, and reading back who votes (PROTOCOL.md section 8).
+//! Forming the cluster, and reading back who votes (docs/protocol.md section 8).
 //!
 //! An empty metadata log of a first voter gets one entry, of epoch 0: the configuration. It is the same, byte for byte, on all first voters, so that
 //! their logs agree before any of them leads. It is flushed before this node sends or hears anything of the metadata. Who has no configuration

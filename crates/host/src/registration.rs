@@ -1,4 +1,4 @@
-//! The node's registration and heartbeats (PROTOCOL.md section 9).
+//! The node's registration and heartbeats (docs/protocol.md section 9).
 //!
 //! Before anything of a database's partition is sent, the node registers with whoever coordinates: it states its incarnations since the last
 //! acknowledged registration, and repeats that until it is answered. No database is opened before. Once accepted, it remembers, durably, that the

@@ -1,4 +1,4 @@
-//! PROTOCOL.md section 12, its first two rows: nothing of an epoch leaves before the promise of that epoch is durable, a vote or a candidacy not
+//! docs/protocol.md section 12, its first two rows: nothing of an epoch leaves before the promise of that epoch is durable, a vote or a candidacy not
 //! before it is known to whom; and no acknowledgement leaves before what it acknowledges is durable.
 
 use highwater_wire::Body;

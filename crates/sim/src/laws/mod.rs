@@ -1,8 +1,7 @@
 //! The laws: one file each, each with a name that a failure bears, each with a test that shows that it can fail.
 //!
 //! *Laws of a step* look at every observation, with everything known from outside before and after it. *Laws of the history* look once, at the
-//! end, at what clients asked and were told, and at nothing that a server kept. PROTOCOL.md section 13 numbers the first kind; RELIABILITY.md
-//! lists the second.
+//! end, at what clients asked and were told, and at nothing that a server kept.
 
 mod acked_writes_survive;
 mod answers_held;

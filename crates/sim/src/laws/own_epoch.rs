@@ -1,4 +1,4 @@
-//! Under `quorum`, a leader commits only through an entry of its own epoch (PROTOCOL.md section 5): an entry of an older epoch may lie on q
+//! Under `quorum`, a leader commits only through an entry of its own epoch (docs/protocol.md section 5): an entry of an older epoch may lie on q
 //! replicas and still be overwritten by a later leader that never had it.
 
 use highwater_wire::{CommitRule, PartitionId};
