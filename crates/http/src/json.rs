@@ -29,7 +29,7 @@ const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 
 /// How integers that a double cannot hold are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Integers {
+pub(crate) enum Integers {
     /// As numbers, whatever the reader makes of them.
     #[default]
     Number,
@@ -124,7 +124,9 @@ pub(crate) fn value_from_json(json: &serde_json::Value) -> Result<Value, String>
             if let Some(integer) = number.as_i64() {
                 Ok(Value::Integer(integer))
             } else if number.is_u64() {
-                Err(format!("the integer {number} does not fit in SQLite's 64 bits; send it as text, or as 1.0e19 for a real"))
+                Err(format!(
+                    "the integer {number} does not fit in SQLite's 64 bits; send it as text, or as 1.0e19 for a real"
+                ))
             } else {
                 let real = number.as_f64().ok_or_else(|| format!("the number {number} is not a double"))?;
                 Ok(Value::Real(real))
@@ -186,14 +188,9 @@ mod tests {
         ] {
             assert_eq!(value_from_json(&json), Ok(value), "{json}");
         }
-        for wrong in [
-            json!([1]),
-            json!({}),
-            json!({"base64": 1}),
-            json!({"base64": "?"}),
-            json!({"a": 1}),
-            json!(u64::MAX),
-        ] {
+        for wrong in
+            [json!([1]), json!({}), json!({"base64": 1}), json!({"base64": "?"}), json!({"a": 1}), json!(u64::MAX)]
+        {
             assert!(value_from_json(&wrong).is_err(), "{wrong}");
         }
     }

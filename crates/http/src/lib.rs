@@ -1,4 +1,25 @@
 //! What clients speak: plain HTTP, Hrana, status and metrics.
-#![allow(dead_code)]
+//!
+//! Every request takes the same way: who asks ([`Tokens`]), how much ([`Limits`]), what must be waited for before SQL reads, SQL on a thread that may
+//! block, and what must be waited for before the answer leaves. The last is where nothing uncommitted gets out.
+
+mod access;
+mod app;
+mod body;
+mod failure;
 mod hrana;
 mod json;
+mod metrics;
+mod options;
+mod plain;
+mod routes;
+mod server;
+mod settle;
+mod status;
+mod transfer;
+mod verify;
+
+pub use access::{ListenError, Tokens, may_listen};
+pub use app::Limits;
+pub use routes::not_ready;
+pub use server::{BindError, Server, ServerConfig};

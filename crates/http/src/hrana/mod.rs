@@ -5,7 +5,7 @@
 //! answer says with a code of its own what was lost.
 
 pub(crate) mod baton;
-// pub(crate) mod cursor;
-// pub(crate) mod pipeline;
-// pub(crate) mod streams;
+pub(crate) mod cursor;
+pub(crate) mod pipeline;
+pub(crate) mod streams;
 pub(crate) mod types;

@@ -141,9 +141,7 @@ fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> 
 
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    BASE64
-        .decode(text)
-        .map_err(|error| serde::de::Error::custom(format!("a blob's \"base64\" is not base64: {error}")))
+    BASE64.decode(text).map_err(|error| serde::de::Error::custom(format!("a blob's \"base64\" is not base64: {error}")))
 }
 
 impl From<ValueIn> for Value {
@@ -347,9 +345,8 @@ impl Serialize for Columns<'_> {
             name: &'a str,
             decltype: Option<&'a str>,
         }
-        serializer.collect_seq(
-            self.0.iter().map(|column| Out { name: &column.name, decltype: column.decl_type.as_deref() }),
-        )
+        serializer
+            .collect_seq(self.0.iter().map(|column| Out { name: &column.name, decltype: column.decl_type.as_deref() }))
     }
 }
 
@@ -477,13 +474,7 @@ mod tests {
         assert_eq!(statement.named, [("a".to_string(), Value::Null)]);
         assert_eq!(
             statement.args,
-            [
-                Value::Null,
-                Value::Integer(i64::MIN),
-                Value::Real(1.0),
-                Value::Text("x".into()),
-                Value::Blob(vec![1, 2])
-            ]
+            [Value::Null, Value::Integer(i64::MIN), Value::Real(1.0), Value::Text("x".into()), Value::Blob(vec![1, 2])]
         );
     }
 
@@ -494,10 +485,7 @@ mod tests {
                 r#"{"requests":[{"type":"execute","stmt":{"sql":"x","args":[{"type":"integer","value":"1.5"}]}}]}"#,
                 "decimal",
             ),
-            (
-                r#"{"requests":[{"type":"execute","stmt":{"sql":"x","args":[{"type":"blob","base64":"?"}]}}]}"#,
-                "base64",
-            ),
+            (r#"{"requests":[{"type":"execute","stmt":{"sql":"x","args":[{"type":"blob","base64":"?"}]}}]}"#, "base64"),
             (r#"{"requests":[{"type":"dance"}]}"#, "dance"),
             (r#"{"requests":[{"type":"store_sql","sql_id":4294967296,"sql":"x"}]}"#, "4294967296"),
             (r#"{"requests":7}"#, "sequence"),
@@ -517,9 +505,10 @@ mod tests {
             .expect("a batch")
         };
         let texts = |id: i32| (id == 3).then(|| "b".to_string());
-        let steps = batch(r#"{"type":"and","conds":[{"type":"ok","step":0},{"type":"not","cond":{"type":"is_autocommit"}}]}"#)
-            .resolve(&texts)
-            .expect("a good condition");
+        let steps =
+            batch(r#"{"type":"and","conds":[{"type":"ok","step":0},{"type":"not","cond":{"type":"is_autocommit"}}]}"#)
+                .resolve(&texts)
+                .expect("a good condition");
         assert_eq!(steps[1].statement.sql, "b");
         assert_eq!(
             steps[1].condition,

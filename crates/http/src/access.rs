@@ -1,0 +1,151 @@
+//! Who may do what: bearer tokens, and which addresses may be listened on without them.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+
+/// The tokens of this cluster's clients.
+#[derive(Clone, Debug, Default)]
+pub struct Tokens {
+    /// Bearers of these may do everything.
+    pub full: Vec<String>,
+    /// Bearers of these may read.
+    pub read: Vec<String>,
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everything.
+    Full,
+    /// Reading.
+    Read,
+}
+
+/// Why an address is not listened on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenError {
+    /// Anybody who reaches the address could change everything.
+    #[error(
+        "{0} can be reached from other machines, and no client token is configured; add --token TOKEN (and --read-token TOKEN for readers), or listen on 127.0.0.1"
+    )]
+    NoTokens(IpAddr),
+    /// Anybody who reaches the address could pose as a node.
+    #[error(
+        "{0} can be reached from other machines, and no cluster secret is configured; add --cluster-secret SECRET, the same on every node, or listen on 127.0.0.1"
+    )]
+    NoSecret(IpAddr),
+}
+
+/// Whether that address may be listened on. Loopback needs nothing.
+pub fn may_listen(address: IpAddr, tokens: &Tokens, has_cluster_secret: bool) -> Result<(), ListenError> {
+    if address.is_loopback() {
+        return Ok(());
+    }
+    if tokens.full.is_empty() {
+        return Err(ListenError::NoTokens(address));
+    }
+    if !has_cluster_secret {
+        return Err(ListenError::NoSecret(address));
+    }
+    Ok(())
+}
+
+impl Tokens {
+    /// What the bearer of this request may do. Without any token configured everybody may do everything.
+    pub(crate) fn access(&self, headers: &HeaderMap) -> Result<Access, Failure> {
+        if self.full.is_empty() && self.read.is_empty() {
+            return Ok(Access::Full);
+        }
+        let refused = |code: &str, message: &str| Failure::new(StatusCode::UNAUTHORIZED, code, message);
+        let Some(value) = headers.get(header::AUTHORIZATION) else {
+            return Err(refused(
+                "AUTH_TOKEN_MISSING",
+                "this cluster wants a token: send the header `authorization: Bearer TOKEN`",
+            ));
+        };
+        let token = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim())
+            .ok_or_else(|| {
+                refused("AUTH_TOKEN_INVALID", "the header `authorization` must have the form `Bearer TOKEN`")
+            })?;
+        // Every token is compared in full, whichever matches, so that time tells nothing.
+        let full = self.full.iter().fold(false, |found, known| found | same(known, token));
+        let read = self.read.iter().fold(false, |found, known| found | same(known, token));
+        match (full, read) {
+            (true, _) => Ok(Access::Full),
+            (false, true) => Ok(Access::Read),
+            (false, false) => Err(refused("AUTH_TOKEN_INVALID", "the token is not one of this cluster's")),
+        }
+    }
+}
+
+impl Access {
+    /// Refuses what only a full token may do.
+    pub(crate) fn full(self) -> Result<(), Failure> {
+        match self {
+            Access::Full => Ok(()),
+            Access::Read => Err(Failure::new(
+                StatusCode::FORBIDDEN,
+                "AUTH_READ_ONLY",
+                "this token may only read; use one given with --token",
+            )),
+        }
+    }
+}
+
+/// Compares in a time that depends on neither text's content.
+fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (Sha256::digest(a), Sha256::digest(b));
+    let difference = a.iter().zip(b.iter()).fold(0, |acc, (x, y)| acc | (x ^ y));
+    std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(text: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, text.parse().expect("a header"));
+        headers
+    }
+
+    #[test]
+    fn tokens_decide_what_a_request_may_do() {
+        let tokens = Tokens { full: vec!["f1".into(), "f2".into()], read: vec!["r".into()] };
+        assert_eq!(tokens.access(&bearer("Bearer f2")).ok(), Some(Access::Full));
+        assert_eq!(tokens.access(&bearer("bearer r")).ok(), Some(Access::Read));
+        for (headers, code) in [
+            (HeaderMap::new(), "AUTH_TOKEN_MISSING"),
+            (bearer("Bearer x"), "AUTH_TOKEN_INVALID"),
+            (bearer("f1"), "AUTH_TOKEN_INVALID"),
+            (bearer("Basic f1"), "AUTH_TOKEN_INVALID"),
+        ] {
+            let failure = tokens.access(&headers).expect_err(code);
+            assert_eq!((failure.status, failure.code.as_str()), (StatusCode::UNAUTHORIZED, code));
+        }
+        assert_eq!(Tokens::default().access(&HeaderMap::new()).ok(), Some(Access::Full));
+        assert!(Access::Read.full().is_err());
+    }
+
+    #[test]
+    fn only_loopback_needs_no_tokens() {
+        let local: IpAddr = "127.0.0.1".parse().expect("an address");
+        let all: IpAddr = "0.0.0.0".parse().expect("an address");
+        let tokens = Tokens { full: vec!["f".into()], read: vec![] };
+        assert_eq!(may_listen(local, &Tokens::default(), false), Ok(()));
+        assert_eq!(may_listen(all, &Tokens::default(), true), Err(ListenError::NoTokens(all)));
+        let readers = Tokens { full: vec![], read: vec!["r".into()] };
+        assert_eq!(may_listen(all, &readers, true), Err(ListenError::NoTokens(all)), "somebody must be able to write");
+        assert_eq!(may_listen(all, &tokens, false), Err(ListenError::NoSecret(all)));
+        assert_eq!(may_listen(all, &tokens, true), Ok(()));
+    }
+}

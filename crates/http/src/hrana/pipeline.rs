@@ -1,0 +1,327 @@
+//! `POST .../pipeline`: a stream's requests, in order. All run, even after one failed.
+//!
+//! The requests run one after the other without waiting for their commits; before the response leaves, all holds of the answers in it are settled.
+//! Since HW only rises, waiting for the last hold of a reign settles those before it, so a pipeline of a hundred writes waits once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use highwater_node::{AckPolicy, Database};
+use highwater_sql::{Answer, Hold, SqlError, Statement};
+use highwater_wire::Position;
+
+use super::streams::{Stream, Taken};
+use super::types::{
+    PipelineRequest, PipelineResponse, StepOutcomes, StreamRequest, StreamResponse, protocol_error, resolve_sql,
+};
+use crate::access::Access;
+use crate::app::{App, Lane, first_word, looks_read_only};
+use crate::failure::Failure;
+use crate::options::RequestOptions;
+use crate::settle::{before_reading, position, settle};
+
+/// What one request gave, and what it waits for.
+type Ran = (Result<StreamResponse, SqlError>, Option<Hold>);
+
+/// A pipeline's response with the position of the state it shows.
+pub(crate) struct Answered {
+    pub(crate) response: PipelineResponse,
+    pub(crate) position: Option<Position>,
+}
+
+/// What running all requests gave.
+struct Finished {
+    stream: Option<Box<Stream>>,
+    in_transaction: bool,
+    ran: Vec<Ran>,
+    seen: Option<Position>,
+}
+
+/// Runs a pipeline on the stream that its baton names, or on a new one of that database.
+pub(crate) async fn run(
+    app: &Arc<App>,
+    db: &Arc<Database>,
+    access: Access,
+    options: &RequestOptions,
+    request: PipelineRequest,
+) -> Result<Answered, Failure> {
+    let PipelineRequest { baton, requests } = request;
+    check_size(app, &requests)?;
+    let (taken, stream) = take(app, db, access, baton.as_deref()).await?;
+    let look = Look::at(&requests, &stream);
+    if look.writes && !taken.in_transaction() {
+        db.admit()?;
+    }
+    before_reading(db, options, look.reads).await?;
+
+    let lane = match (taken.in_transaction(), look.writes) {
+        (true, _) => Lane::Transaction,
+        (false, true) => Lane::Write,
+        (false, false) => Lane::Read,
+    };
+    let finished = app.blocking(lane, move || run_all(stream, requests)).await?;
+
+    let (results, settled) = settle_all(db, finished.ran, options).await;
+    let baton = match finished.stream {
+        Some(stream) => Some(taken.put_back(stream, finished.in_transaction)),
+        None => {
+            taken.closed();
+            None
+        }
+    };
+    Ok(Answered { response: PipelineResponse { baton, results }, position: settled.or(finished.seen) })
+}
+
+/// The stream that a baton names, which must be of this database and of a bearer who might do as much; or a new one.
+pub(super) async fn take<'a>(
+    app: &'a App,
+    db: &Arc<Database>,
+    access: Access,
+    baton: Option<&str>,
+) -> Result<(Taken<'a>, Box<Stream>), Failure> {
+    if let Some(baton) = baton {
+        let (taken, stream) = app.streams.take(baton)?;
+        let same = stream.db.name() == db.name() && stream.access == access;
+        if !same {
+            let message = format!(
+                "this baton is of a stream on {:?}; use the path and the token it was opened with",
+                stream.db.name()
+            );
+            let in_transaction = taken.in_transaction();
+            // The rightful owner goes on with a stream whose next baton it never sees only if nothing changes; so it is closed, like a broken one.
+            drop((taken, in_transaction));
+            return Err(Failure::bad("BATON_OF_ANOTHER_STREAM", message));
+        }
+        return Ok((taken, stream));
+    }
+    let taken = app.streams.open()?;
+    let sql = db.sql()?.clone();
+    Ok((taken, Box::new(Stream { db: db.clone(), session: sql.session(), texts: Default::default(), access })))
+}
+
+fn check_size(app: &App, requests: &[StreamRequest]) -> Result<(), Failure> {
+    let steps = |request: &StreamRequest| match request {
+        StreamRequest::Batch { batch } => batch.steps.len(),
+        _ => 1,
+    };
+    let count: usize = requests.iter().map(steps).sum();
+    if count > app.limits.statements {
+        let message = format!("{count} requests and steps in one pipeline; at most {}", app.limits.statements);
+        return Err(Failure::bad("TOO_MANY_STATEMENTS", message));
+    }
+    Ok(())
+}
+
+/// What a pipeline seems to do, by the first words of its statements. It errs towards both: a confirmation of leadership too many costs little.
+struct Look {
+    reads: bool,
+    writes: bool,
+}
+
+impl Look {
+    fn at(requests: &[StreamRequest], stream: &Stream) -> Look {
+        let mut look = Look { reads: false, writes: false };
+        for request in requests {
+            match request {
+                StreamRequest::Execute { stmt } => look.sql(&stmt.sql, stmt.sql_id, stream),
+                StreamRequest::Batch { batch } => {
+                    for step in &batch.steps {
+                        look.sql(&step.stmt.sql, step.stmt.sql_id, stream);
+                    }
+                }
+                StreamRequest::Sequence { .. } => {
+                    look.reads = true;
+                    look.writes = true;
+                }
+                _ => {}
+            }
+        }
+        look
+    }
+
+    /// A stored text may be stored by the same pipeline, and is then not known here.
+    fn sql(&mut self, sql: &Option<String>, id: Option<i32>, stream: &Stream) {
+        let text = sql.as_deref().or_else(|| id.and_then(|id| stream.texts.get(&id)).map(String::as_str));
+        match text {
+            None => {
+                self.reads = true;
+                self.writes = true;
+            }
+            Some(text) if looks_read_only(text) => self.reads = true,
+            Some(text) => match first_word(text).to_ascii_uppercase().as_str() {
+                // The snapshot of a deferred transaction is taken at its first read.
+                "BEGIN" | "WITH" => {
+                    self.reads = true;
+                    self.writes = true;
+                }
+                "COMMIT" | "END" | "ROLLBACK" => {}
+                _ => self.writes = true,
+            },
+        }
+    }
+}
+
+/// Runs the requests in order, on a thread that may block.
+fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>) -> Finished {
+    let mut ran = Vec::with_capacity(requests.len());
+    let mut seen = None;
+    let mut requests = requests.into_iter();
+    for request in requests.by_ref() {
+        if matches!(request, StreamRequest::Close) {
+            // Dropping it rolls back what is open on it.
+            drop(stream);
+            ran.push((Ok(StreamResponse::Close), None));
+            let closed =
+                || (Err(protocol_error("this stream was closed by an earlier request of the pipeline".into())), None);
+            ran.extend(requests.map(|_| closed()));
+            return Finished { stream: None, in_transaction: false, ran, seen };
+        }
+        ran.push(run_one(&mut stream, request, &mut seen));
+    }
+    let in_transaction = !stream.session.is_autocommit();
+    Finished { stream: Some(stream), in_transaction, ran, seen }
+}
+
+/// Notes how far an answer looked, and unpacks it.
+fn unpack<T>(db: &Database, answer: Answer<T>, seen: &mut Option<Position>) -> (T, Option<Hold>) {
+    let at = position(db, answer.seen);
+    if seen.is_none_or(|before| before.offset <= at.offset) {
+        *seen = Some(at);
+    }
+    (answer.result, answer.hold)
+}
+
+fn run_one(stream: &mut Stream, request: StreamRequest, seen: &mut Option<Position>) -> Ran {
+    let texts = stream.texts.clone();
+    let find = move |id: i32| texts.get(&id).cloned();
+    match request {
+        StreamRequest::Execute { stmt } => {
+            let statement = match stmt.resolve(&find) {
+                Ok(statement) => statement,
+                Err(error) => return (Err(error), None),
+            };
+            if let Err(error) = may_run(stream, std::slice::from_ref(&statement)) {
+                return (Err(error), None);
+            }
+            let (result, hold) = unpack(&stream.db, stream.session.execute(&statement), seen);
+            (result.map(StreamResponse::Execute), hold)
+        }
+        StreamRequest::Batch { batch } => {
+            let steps = match batch.resolve(&find) {
+                Ok(steps) => steps,
+                Err(error) => return (Err(error), None),
+            };
+            let (outcomes, hold) = run_batch(stream, steps, seen);
+            (outcomes.map(StreamResponse::Batch), hold)
+        }
+        StreamRequest::Sequence { sql, sql_id } => {
+            let sql = match resolve_sql(sql, sql_id, &find) {
+                Ok(sql) => sql,
+                Err(error) => return (Err(error), None),
+            };
+            if let Err(error) = may_write(stream, "a sequence") {
+                return (Err(error), None);
+            }
+            let (result, hold) = unpack(&stream.db, stream.session.sequence(&sql), seen);
+            (result.map(|()| StreamResponse::Sequence), hold)
+        }
+        StreamRequest::Describe { sql, sql_id } => {
+            let sql = match resolve_sql(sql, sql_id, &find) {
+                Ok(sql) => sql,
+                Err(error) => return (Err(error), None),
+            };
+            (stream.session.describe(&sql).map(StreamResponse::Describe), None)
+        }
+        StreamRequest::StoreSql { sql_id, sql } => {
+            if stream.texts.contains_key(&sql_id) {
+                let message = format!("a text is stored under sql_id {sql_id} already; close it first with close_sql");
+                return (Err(protocol_error(message)), None);
+            }
+            stream.texts.insert(sql_id, sql);
+            (Ok(StreamResponse::StoreSql), None)
+        }
+        StreamRequest::CloseSql { sql_id } => {
+            stream.texts.remove(&sql_id);
+            (Ok(StreamResponse::CloseSql), None)
+        }
+        StreamRequest::GetAutocommit => (Ok(StreamResponse::GetAutocommit(stream.session.is_autocommit())), None),
+        StreamRequest::Close => unreachable!("closing was handled by the caller"),
+    }
+}
+
+/// Runs a batch, which may be one of a pipeline or of a cursor.
+pub(super) fn run_batch(
+    stream: &mut Stream,
+    steps: Vec<highwater_sql::BatchStep>,
+    seen: &mut Option<Position>,
+) -> (Result<StepOutcomes, SqlError>, Option<Hold>) {
+    for step in &steps {
+        if let Err(error) = may_run(stream, std::slice::from_ref(&step.statement)) {
+            return (Err(error), None);
+        }
+    }
+    let (outcomes, hold) = unpack(&stream.db, stream.session.batch(&steps), seen);
+    (Ok(outcomes), hold)
+}
+
+/// A bearer who may only read runs what only reads, and the words of transactions.
+fn may_run(stream: &Stream, statements: &[Statement]) -> Result<(), SqlError> {
+    if stream.access == Access::Full {
+        return Ok(());
+    }
+    for statement in statements {
+        let word = first_word(&statement.sql).to_ascii_uppercase();
+        let bracket = matches!(word.as_str(), "BEGIN" | "COMMIT" | "END" | "ROLLBACK" | "SAVEPOINT" | "RELEASE");
+        let upper = statement.sql.to_ascii_uppercase();
+        let takes_writer = upper.contains("IMMEDIATE") || upper.contains("EXCLUSIVE");
+        let sql = stream.db.sql().map_err(|reason| Failure::from(reason).into_sql_error())?;
+        let reads = bracket && !takes_writer || sql.is_read_only(std::slice::from_ref(statement));
+        if !reads {
+            return may_write(stream, "this statement");
+        }
+    }
+    Ok(())
+}
+
+fn may_write(stream: &Stream, what: &str) -> Result<(), SqlError> {
+    stream.access.full().map_err(|failure| SqlError {
+        message: format!("{what} may write: {}", failure.message),
+        ..failure.into_sql_error()
+    })
+}
+
+/// Settles all holds. Answers whose hold fails are replaced by the error that says what became of them.
+async fn settle_all(
+    db: &Database,
+    ran: Vec<Ran>,
+    options: &RequestOptions,
+) -> (Vec<Result<StreamResponse, SqlError>>, Option<Position>) {
+    let until = Instant::now() + options.ack_wait();
+    let left = || until.saturating_duration_since(Instant::now());
+    let last = ran.iter().rev().find_map(|(_, hold)| *hold);
+    let mut results = Vec::with_capacity(ran.len());
+    let Some(last) = last else {
+        results.extend(ran.into_iter().map(|(result, _)| result));
+        return (results, None);
+    };
+    // An acknowledgement by the leader alone says nothing of what other answers have seen, so then each is settled on its own.
+    let mut settled = match options.ack {
+        AckPolicy::Committed => settle(db, last, options.ack, left()).await.ok(),
+        AckPolicy::Leader => None,
+    };
+    let covered = settled.is_some();
+    for (result, hold) in ran {
+        let result = match hold {
+            Some(hold) if !(covered && hold.reign == last.reign) => match settle(db, hold, options.ack, left()).await {
+                Ok(position) => {
+                    settled = Some(position);
+                    result
+                }
+                Err(failure) => Err(failure.into_sql_error()),
+            },
+            _ => result,
+        };
+        results.push(result);
+    }
+    (results, settled)
+}

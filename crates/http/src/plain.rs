@@ -1,0 +1,224 @@
+//! `POST /db/NAME/sql`: one transaction as plain JSON, for curl and everything else that speaks HTTP.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use highwater_node::AckPolicy;
+use highwater_sql::{Key, ResultSet, Statement, Transaction};
+use highwater_wire::Position;
+use serde::Deserialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use sha2::{Digest, Sha256};
+
+use crate::access::Access;
+use crate::app::{App, Lane, looks_read_only};
+use crate::failure::{Failure, respond};
+use crate::json::{Integers, PlainResult, value_from_json};
+use crate::options::RequestOptions;
+use crate::settle::{before_reading, position, settle};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    #[serde(default)]
+    sql: Option<String>,
+    #[serde(default)]
+    args: Option<serde_json::Value>,
+    #[serde(default)]
+    statements: Option<Vec<One>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    sql: String,
+    #[serde(default)]
+    args: Option<serde_json::Value>,
+}
+
+/// Reads a request's statements, or says what is wrong with it.
+fn statements(body: &[u8], max: usize) -> Result<Vec<Statement>, Failure> {
+    let request: Request = serde_json::from_slice(body).map_err(|error| {
+        Failure::bad(
+            "REQUEST_INVALID",
+            format!("the body must be JSON, {{\"sql\": \"...\", \"args\": [...]}} or {{\"statements\": [{{\"sql\", \"args\"}}, ...]}}: {error}"),
+        )
+    })?;
+    let all = match (request.sql, request.statements) {
+        (Some(sql), None) => vec![One { sql, args: request.args }],
+        (None, Some(all)) if request.args.is_none() => all,
+        (None, None) => {
+            return Err(Failure::bad("REQUEST_INVALID", "the body needs \"sql\" or \"statements\"; found neither"));
+        }
+        _ => {
+            return Err(Failure::bad(
+                "REQUEST_INVALID",
+                "the body has either \"sql\" with \"args\", or \"statements\" that each have their own; found both",
+            ));
+        }
+    };
+    if all.is_empty() {
+        return Err(Failure::bad("SQL_NO_STATEMENT", "\"statements\" is empty; a transaction has at least one"));
+    }
+    if all.len() > max {
+        return Err(Failure::bad(
+            "TOO_MANY_STATEMENTS",
+            format!("{} statements in one request; at most {max}", all.len()),
+        ));
+    }
+    all.into_iter().enumerate().map(|(index, one)| statement(one, index)).collect()
+}
+
+fn statement(one: One, index: usize) -> Result<Statement, Failure> {
+    let invalid = |message: String| Failure { statement: Some(index), ..Failure::bad("ARGS_INVALID", message) };
+    let mut statement = Statement { sql: one.sql, want_rows: true, ..Statement::default() };
+    match one.args {
+        None | Some(serde_json::Value::Null) => {}
+        Some(serde_json::Value::Array(args)) => {
+            for (at, arg) in args.iter().enumerate() {
+                let value = value_from_json(arg).map_err(|reason| invalid(format!("argument {}: {reason}", at + 1)))?;
+                statement.args.push(value);
+            }
+        }
+        Some(serde_json::Value::Object(args)) => {
+            for (name, arg) in args {
+                let value = value_from_json(&arg).map_err(|reason| invalid(format!("argument {name:?}: {reason}")))?;
+                statement.named.push((name, value));
+            }
+        }
+        Some(other) => {
+            return Err(invalid(format!(
+                "\"args\" must be a list, or an object of names and values; found {}",
+                match other {
+                    serde_json::Value::String(_) => "a string",
+                    serde_json::Value::Bool(_) => "a boolean",
+                    _ => "a number",
+                }
+            )));
+        }
+    }
+    Ok(statement)
+}
+
+/// The header's key with a hash of what is asked, so that the same key with another request is noticed.
+fn idempotency_key(headers: &HeaderMap, body: &[u8]) -> Result<Option<Key>, Failure> {
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len())).ok_or_else(|| {
+        Failure::bad(
+            "IDEMPOTENCY_KEY_INVALID",
+            "the header Idempotency-Key must be 1 to 255 printable ASCII characters",
+        )
+    })?;
+    Ok(Some(Key { key: key.to_string(), request_hash: Sha256::digest(body).into() }))
+}
+
+struct Success<'a> {
+    results: &'a [ResultSet],
+    position: Position,
+    ack: AckPolicy,
+    integers: Integers,
+}
+
+impl Serialize for Success<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let results: Vec<PlainResult<'_>> =
+            self.results.iter().map(|result| PlainResult(result, self.integers)).collect();
+        map.serialize_entry("results", &results)?;
+        map.serialize_entry("position", &self.position.to_string())?;
+        if self.ack == AckPolicy::Leader {
+            // Durable on the leader alone: a failover may lose it.
+            map.serialize_entry("ack", "leader")?;
+        }
+        map.end()
+    }
+}
+
+/// Runs one request.
+pub(crate) async fn run(
+    app: &Arc<App>,
+    name: &str,
+    access: Access,
+    query: Option<&str>,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<Response, Failure> {
+    let db = app.database(name)?;
+    let sql = db.sql()?.clone();
+    let options = RequestOptions::parse(query, headers)?;
+    let transaction =
+        Transaction { statements: statements(body, app.limits.statements)?, key: idempotency_key(headers, body)? };
+
+    let mut reads = transaction.statements.iter().all(|statement| looks_read_only(&statement.sql));
+    if !reads || access == Access::Read {
+        // The look at the text errs on one side only: a statement that writes may begin with PRAGMA or EXPLAIN, and one that reads with WITH.
+        let asked = sql.clone();
+        let unsure = access == Access::Read
+            || transaction
+                .statements
+                .iter()
+                .any(|statement| crate::app::first_word(&statement.sql).eq_ignore_ascii_case("WITH"));
+        if unsure {
+            let statements = transaction.statements.clone();
+            reads = app.blocking(Lane::Read, move || asked.is_read_only(&statements)).await?;
+        }
+    }
+    if !reads {
+        access.full()?;
+        db.admit()?;
+    }
+    before_reading(&db, &options, reads).await?;
+
+    let deadline = app.deadline();
+    let lane = if reads { Lane::Read } else { Lane::Write };
+    let answer = app.blocking(lane, move || sql.transaction(&transaction, deadline)).await?;
+    let position = match answer.hold {
+        Some(hold) => settle(&db, hold, options.ack, options.ack_wait()).await?,
+        None => position(&db, answer.seen),
+    };
+    let results = answer.result.map_err(|error| Failure::sql(error, None))?;
+    let wrote = answer.hold.is_some_and(|hold| hold.wrote);
+    let ack = if wrote { options.ack } else { AckPolicy::Committed };
+    Ok(respond(StatusCode::OK, &Success { results: &results, position, ack, integers: options.integers }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_sql::Value;
+
+    #[test]
+    fn both_forms_of_a_request_are_read() {
+        let one = statements(br#"{"sql":"SELECT ?","args":[1]}"#, 9).expect("one");
+        assert_eq!((one.len(), &one[0].args[..]), (1, &[Value::Integer(1)][..]));
+        let two = statements(br#"{"statements":[{"sql":"a","args":{":x":"y"}},{"sql":"b"}]}"#, 9).expect("two");
+        assert_eq!(two[0].named, [(":x".to_string(), Value::Text("y".into()))]);
+        assert_eq!(two[1].sql, "b");
+    }
+
+    #[test]
+    fn wrong_requests_say_what_is_wanted() {
+        for (body, code) in [
+            ("", "REQUEST_INVALID"),
+            ("{", "REQUEST_INVALID"),
+            ("[]", "REQUEST_INVALID"),
+            ("{}", "REQUEST_INVALID"),
+            (r#"{"sql":7}"#, "REQUEST_INVALID"),
+            (r#"{"sql":"a","statements":[]}"#, "REQUEST_INVALID"),
+            (r#"{"args":[],"statements":[{"sql":"a"}]}"#, "REQUEST_INVALID"),
+            (r#"{"sql":"a","arguments":[]}"#, "REQUEST_INVALID"),
+            (r#"{"statements":[]}"#, "SQL_NO_STATEMENT"),
+            (r#"{"statements":[{"sql":"a"},{"sql":"b"},{"sql":"c"}]}"#, "TOO_MANY_STATEMENTS"),
+            (r#"{"sql":"a","args":7}"#, "ARGS_INVALID"),
+            (r#"{"sql":"a","args":[[1]]}"#, "ARGS_INVALID"),
+            (r#"{"sql":"a","args":[18446744073709551615]}"#, "ARGS_INVALID"),
+        ] {
+            let failure = statements(body.as_bytes(), 2).expect_err(body);
+            assert_eq!((failure.code.as_str(), failure.status), (code, StatusCode::BAD_REQUEST), "{body}");
+            assert!(!failure.unknown);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Which path is answered by what.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use highwater_node::{Node, Unavailable};
+use serde_json::json;
+
+use crate::access::Access;
+use crate::app::App;
+use crate::failure::{Failure, respond};
+use crate::hrana::types::{CursorRequest, PipelineRequest};
+use crate::hrana::{cursor, pipeline};
+use crate::options::{RequestOptions, percent_decoded};
+use crate::{body, metrics, plain, status, transfer, verify};
+
+/// The database that Hrana's paths at the root speak of.
+const DEFAULT_DATABASE: &str = "main";
+
+type Shared = State<Arc<App>>;
+
+/// Everything that is served.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let mut router = Router::new()
+        .route("/", get(root))
+        .route("/health", get(health))
+        .route("/ready", get(ready))
+        .route("/status", get(serve_status))
+        .route("/metrics", get(serve_metrics))
+        .route("/verify", get(serve_verify))
+        .route("/db/{name}/sql", post(serve_sql))
+        .route("/db/{name}/backup", get(serve_backup))
+        .route("/db/{name}/import", post(serve_import))
+        .route("/v3/cursor", post(root_cursor))
+        .route("/db/{name}/v3/cursor", post(named_cursor));
+    for version in ["v2", "v3"] {
+        router = router
+            .route(&format!("/{version}"), get(probe))
+            .route(&format!("/db/{{name}}/{version}"), get(named_probe))
+            .route(&format!("/{version}/pipeline"), post(root_pipeline))
+            .route(&format!("/db/{{name}}/{version}/pipeline"), post(named_pipeline));
+    }
+    router.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(app)
+}
+
+async fn no_such_path(method: Method, uri: Uri) -> Response {
+    let message =
+        format!("there is no {method} {}; SQL goes to POST /db/NAME/sql, the rest is in the README", uri.path());
+    Failure::new(StatusCode::NOT_FOUND, "PATH_UNKNOWN", message).plain()
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let message = format!("{} is not asked with {method}", uri.path());
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message).plain()
+}
+
+async fn root() -> Response {
+    respond(StatusCode::OK, &json!({"name": "highwater", "version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// The process runs and answers. Whether it serves, `/ready` says.
+async fn health(State(app): Shared) -> Response {
+    match app.node.failed() {
+        None => respond(StatusCode::OK, &json!({"status": "ok"})),
+        Some(reason) => {
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "NODE_STOPPED", format!("this node stopped: {reason}"))
+                .plain()
+        }
+    }
+}
+
+/// Every database here is open, and its leader is known.
+async fn ready(State(app): Shared) -> Response {
+    match not_ready(&app.node).await {
+        Ok(None) => respond(StatusCode::OK, &json!({"status": "ready"})),
+        Ok(Some(reason)) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", reason).plain(),
+        Err(reason) => Failure::from(reason).plain(),
+    }
+}
+
+/// What a node still waits for before it serves all its databases; `None` once it does.
+pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
+    let view = node.view().await?;
+    if view.host.records.is_empty() {
+        return Ok(Some("the metadata has no database yet".into()));
+    }
+    for record in &view.host.records {
+        if !record.replicas.iter().any(|peer| peer.node == node.id()) {
+            continue;
+        }
+        let db = match node.database(&record.name) {
+            Ok(db) => db,
+            Err(_) => return Ok(Some(format!("the database {:?} is not open yet", record.name))),
+        };
+        if let Err(reason) = db.sql() {
+            return Ok(Some(reason.to_string()));
+        }
+        let published = view.partition(record.id).is_some_and(|status| status.leader.is_some() && status.published > 0);
+        if !published {
+            return Ok(Some(format!("the database {:?} has no leader yet", record.name)));
+        }
+    }
+    Ok(None)
+}
+
+async fn serve_status(State(app): Shared, headers: HeaderMap) -> Response {
+    let result = async {
+        app.tokens.access(&headers)?;
+        status::document(&app).await
+    };
+    result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
+}
+
+async fn serve_verify(State(app): Shared, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+    let result = async {
+        app.tokens.access(&headers)?;
+        let query = query.unwrap_or_default();
+        let name = match query.split_once('=') {
+            None if query.is_empty() => DEFAULT_DATABASE.to_string(),
+            Some(("db", name)) => percent_decoded(name),
+            _ => return Err(Failure::bad("OPTION_UNKNOWN", "/verify takes one parameter, db=NAME")),
+        };
+        verify::document(&app, &name).await
+    };
+    result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
+}
+
+async fn serve_metrics(State(app): Shared, headers: HeaderMap) -> Response {
+    let result = async {
+        app.tokens.access(&headers)?;
+        metrics::text(&app).await
+    };
+    match result.await {
+        Ok(text) => {
+            let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(failure) => failure.plain(),
+    }
+}
+
+async fn serve_sql(
+    State(app): Shared,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let result = async {
+        let access = app.tokens.access(&parts.headers)?;
+        let _place = app.admit()?;
+        let body = body::read(body, app.limits.body_bytes).await?;
+        plain::run(&app, &name, access, query.as_deref(), &parts.headers, &body).await
+    };
+    let result = result.await;
+    app.metrics.count("sql", result.is_err());
+    result.unwrap_or_else(Failure::plain)
+}
+
+async fn serve_backup(
+    State(app): Shared,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let result = async {
+        app.tokens.access(&headers)?;
+        let _place = app.admit()?;
+        transfer::backup(&app, &name, query.as_deref(), &headers).await
+    };
+    let result = result.await;
+    app.metrics.count("backup", result.is_err());
+    result.unwrap_or_else(Failure::plain)
+}
+
+async fn serve_import(
+    State(app): Shared,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let result = async {
+        app.tokens.access(&parts.headers)?.full()?;
+        let _place = app.admit()?;
+        transfer::import(&app, &name, query.as_deref(), &parts.headers, body).await
+    };
+    let result = result.await;
+    app.metrics.count("import", result.is_err());
+    result.unwrap_or_else(Failure::plain)
+}
+
+async fn probe() -> StatusCode {
+    StatusCode::OK
+}
+
+async fn named_probe(State(app): Shared, Path(name): Path<String>) -> Response {
+    match app.database(&name) {
+        Ok(_) => StatusCode::OK.into_response(),
+        Err(failure) => failure.hrana(),
+    }
+}
+
+async fn root_pipeline(State(app): Shared, RawQuery(query): RawQuery, request: Request) -> Response {
+    serve_pipeline(app, DEFAULT_DATABASE.to_string(), query, request).await
+}
+
+async fn named_pipeline(
+    State(app): Shared,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    serve_pipeline(app, name, query, request).await
+}
+
+async fn root_cursor(State(app): Shared, RawQuery(query): RawQuery, request: Request) -> Response {
+    serve_cursor(app, DEFAULT_DATABASE.to_string(), query, request).await
+}
+
+async fn named_cursor(
+    State(app): Shared,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    serve_cursor(app, name, query, request).await
+}
+
+/// What every Hrana request begins with: who asks, with which options, and what.
+async fn hrana_request<T: serde::de::DeserializeOwned>(
+    app: &App,
+    query: Option<&str>,
+    request: Request,
+) -> Result<(Access, RequestOptions, T), Failure> {
+    let (parts, body) = request.into_parts();
+    let access = app.tokens.access(&parts.headers)?;
+    let options = RequestOptions::parse(query, &parts.headers)?;
+    let body = body::read(body, app.limits.body_bytes).await?;
+    let parsed = serde_json::from_slice(&body)
+        .map_err(|error| Failure::bad("HRANA_PROTO_ERROR", format!("the body is not a Hrana request: {error}")))?;
+    Ok((access, options, parsed))
+}
+
+async fn serve_pipeline(app: Arc<App>, name: String, query: Option<String>, request: Request) -> Response {
+    let result = async {
+        let _place = app.admit()?;
+        let (access, options, parsed) = hrana_request::<PipelineRequest>(&app, query.as_deref(), request).await?;
+        let db = app.database(&name)?;
+        pipeline::run(&app, &db, access, &options, parsed).await
+    };
+    let result = result.await;
+    app.metrics.count("pipeline", result.is_err());
+    match result {
+        Ok(answered) => {
+            let mut response = respond(StatusCode::OK, &answered.response);
+            if let Some(position) = answered.position {
+                let value = HeaderValue::from_str(&position.to_string()).expect("a position is ASCII");
+                response.headers_mut().insert("highwater-position", value);
+            }
+            response
+        }
+        Err(failure) => failure.hrana(),
+    }
+}
+
+async fn serve_cursor(app: Arc<App>, name: String, query: Option<String>, request: Request) -> Response {
+    let result = async {
+        let _place = app.admit()?;
+        let (access, options, parsed) = hrana_request::<CursorRequest>(&app, query.as_deref(), request).await?;
+        let db = app.database(&name)?;
+        cursor::run(&app, &db, access, &options, parsed).await
+    };
+    let result = result.await;
+    app.metrics.count("cursor", result.is_err());
+    match result {
+        Ok(lines) => {
+            let kind = HeaderValue::from_static("application/x-ndjson");
+            ([(header::CONTENT_TYPE, kind)], lines).into_response()
+        }
+        Err(failure) => failure.hrana(),
+    }
+}

@@ -1,0 +1,116 @@
+//! Listening, and ending in good order.
+
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::serve::ListenerExt;
+use highwater_node::Node;
+use tokio::net::TcpListener;
+
+use crate::access::{ListenError, Tokens, may_listen};
+use crate::app::{App, Limits};
+use crate::routes;
+
+/// How often idle streams are looked for.
+const JANITOR: Duration = Duration::from_millis(200);
+
+/// How long requests under way may take to end once the server is told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The address to listen on; port 0 takes any that is free.
+    pub listen: SocketAddr,
+    /// The clients' tokens. None are needed on loopback.
+    pub tokens: Tokens,
+    /// Whether a secret of the cluster's nodes is configured, which any address but loopback needs.
+    pub has_cluster_secret: bool,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Why a server does not listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address may not be listened on as configured.
+    #[error("refusing to listen: {0}")]
+    Refused(#[from] ListenError),
+    /// The operating system refused.
+    #[error("cannot listen on {address}: {source}; stop what listens there, or choose another address with --listen")]
+    Io {
+        /// The address.
+        address: SocketAddr,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+/// A listening server that does not serve yet.
+pub struct Server {
+    listener: TcpListener,
+    config: ServerConfig,
+}
+
+impl Server {
+    /// Begins to listen, so that an address in use is noticed before anything else is touched.
+    pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
+        may_listen(config.listen.ip(), &config.tokens, config.has_cluster_secret)?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(|source| BindError::Io { address: config.listen, source })?;
+        Ok(Server { listener, config })
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr().expect("a bound listener has an address")
+    }
+
+    /// Serves that node until `stop` is done; then takes no more connections, finishes what is under way, and closes all streams.
+    pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+        let app = Arc::new(App::new(node, self.config.tokens, self.config.limits));
+        let janitor = tokio::spawn(expire_streams(app.clone()));
+        let listener = self.listener.tap_io(|stream| {
+            // Answers are small and waited for.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "a connection keeps its delay");
+            }
+        });
+        let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+        let serving = axum::serve(listener, routes::router(app.clone())).with_graceful_shutdown(async move {
+            stop.await;
+            let _ = stopping.send(true);
+        });
+        let grace = async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+            tokio::time::sleep(GRACE).await;
+        };
+        let result = tokio::select! {
+            result = serving.into_future() => result,
+            () = grace => {
+                tracing::warn!("some requests did not end within {} s and are cut off", GRACE.as_secs());
+                Ok(())
+            }
+        };
+        janitor.abort();
+        let streams = app.streams.drain();
+        let _ = tokio::task::spawn_blocking(move || drop(streams)).await;
+        result
+    }
+}
+
+async fn expire_streams(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(JANITOR).await;
+        let expired = app.streams.expire(Instant::now());
+        if !expired.is_empty() {
+            let closed = tokio::task::spawn_blocking(move || drop(expired));
+            if let Err(error) = closed.await {
+                tracing::error!(%error, "closing an idle stream failed");
+            }
+        }
+    }
+}
