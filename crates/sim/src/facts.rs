@@ -288,6 +288,8 @@ pub struct Facts {
     pub logs: BTreeMap<Place, LogFacts>,
     /// What has ever been committed, for each partition.
     pub committed: BTreeMap<PartitionId, Vec<Held>>,
+    /// The epoch of the leader that committed each of these entries.
+    pub committed_in: BTreeMap<PartitionId, Vec<Epoch>>,
     /// Who counts.
     pub records: BTreeMap<PartitionId, OnRecord>,
 }
@@ -307,6 +309,14 @@ impl Facts {
     /// What is committed of a partition.
     pub fn committed(&self, partition: PartitionId) -> &[Held] {
         self.committed.get(&partition).map_or(&[], Vec::as_slice)
+    }
+
+    /// What leaders of epochs below `epoch` have committed. A leader may begin late, after a later one has committed more, if the votes for it were
+    /// long under way; it can commit nothing any more.
+    pub fn committed_before(&self, partition: PartitionId, epoch: Epoch) -> &[Held] {
+        let by_earlier =
+            self.committed_in.get(&partition).map_or(0, |epochs| epochs.partition_point(|one| *one < epoch));
+        &self.committed(partition)[..by_earlier]
     }
 
     /// The nodes whose logs durably hold `prefix`.
@@ -358,10 +368,11 @@ impl Facts {
                 let log = self.log_mut(*place)?;
                 log.hw = *hw;
                 log.hw_known = log.hw_known.max(*hw);
-                if leads.is_some() {
+                if let Some(epoch) = leads {
                     let reached = log.entries[..(*hw).min(log.end()) as usize].to_vec();
                     let committed = self.committed.entry(place.partition).or_default();
                     committed.extend_from_slice(reached.get(committed.len()..).unwrap_or(&[]));
+                    self.committed_in.entry(place.partition).or_default().resize(committed.len(), *epoch);
                 }
             }
             Observation::Recorded { partition, record } => {

@@ -1,4 +1,4 @@
-//! Law 3: what was committed never changes, and every later leader holds it when it starts.
+//! Law 3: what was committed never changes, and every leader of a later epoch holds it when it starts.
 
 use highwater_replica::Role;
 
@@ -17,7 +17,7 @@ impl Law for LeaderComplete {
     fn before(&mut self, facts: &Facts, seen: &Observation) -> Result<(), String> {
         match seen {
             Observation::Role { place, role: Role::Leader { epoch, .. } } => {
-                let (log, committed) = (facts.log(*place), facts.committed(place.partition));
+                let (log, committed) = (facts.log(*place), facts.committed_before(place.partition, *epoch));
                 let Some(last) = committed.last() else { return Ok(()) };
                 match log.before(committed.len() as u64) {
                     Some(held) if held.chain == last.chain => Ok(()),
@@ -69,6 +69,8 @@ mod tests {
             |node| Observation::Role { place: place(node), role: Role::Leader { epoch: Epoch(1), epoch_start: 0 } };
         assert!(see(law, &mut facts, leads(2)).is_ok());
         assert!(see(law, &mut facts, leads(3)).is_err());
+        let late = Observation::Role { place: place(3), role: Role::Leader { epoch: Epoch(0), epoch_start: 0 } };
+        assert!(see(law, &mut facts, late).is_ok(), "a leader of the same or an earlier epoch is another law's matter");
     }
 
     #[test]
