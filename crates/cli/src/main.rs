@@ -1,2 +1,42 @@
-//! The `highwater` binary.
-fn main() {}
+//! The `highwater` command.
+//!
+//! Exit codes: 0 for success; 1 for what went wrong, said on standard error; 2 for a wrong command line.
+
+mod args;
+mod client;
+mod db;
+mod log_dump;
+mod output;
+mod serve;
+mod sim;
+mod sql;
+mod status;
+mod verify;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command, LogCommand};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Sql(args) => sql::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Db(command) => db::run(command),
+        Command::Sim(args) => sim::run(args),
+        Command::Log(LogCommand::Dump(args)) => log_dump::run(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            // Without a standard error there is the exit code.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A leader-follower replicated SQL database in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "highwater", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a node. With no options: one node, database `main`, ./highwater-data, http://127.0.0.1:8080.
+    Serve(ServeArgs),
+    /// Run SQL: given with -c, from a file, or from standard input; a shell if that is a terminal.
+    Sql(SqlArgs),
+    /// Show nodes, databases, positions, lags and commit latencies.
+    Status(StatusArgs),
+    /// Compare the content of all replicas of a database. Exit 0 and one hash if they agree, 1 naming the one that differs.
+    Verify(VerifyArgs),
+    /// Take whole databases in and out.
+    #[command(subcommand)]
+    Db(DbCommand),
+    /// Run the deterministic simulator: random seeds, one seed with its trace, a named scenario, or the exhaustive model.
+    Sim(SimArgs),
+    /// Look into a log folder.
+    #[command(subcommand)]
+    Log(LogCommand),
+}
+
+/// How to reach a cluster, and how to answer.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ClusterArgs {
+    /// A node of the cluster.
+    #[arg(long, env = "HIGHWATER_URL", default_value = "http://127.0.0.1:8080", value_name = "http://HOST:PORT")]
+    pub(crate) url: String,
+    /// A client token, if the cluster wants one.
+    #[arg(long, env = "HIGHWATER_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// Print exactly one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// A TOML file; what is also given on the command line wins. Keys: data, listen, address, id, tokens, read_tokens, cluster_secret, databases.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+    /// The data folder, made if there is none [default: ./highwater-data].
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    /// The address to listen on [default: 127.0.0.1:8080]. Any but loopback needs --token and --cluster-secret.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// The node's id [default: what the folder says; 1 for a new folder].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) id: Option<u32>,
+    /// A token whose bearers may do everything. May be given several times.
+    #[arg(long, env = "HIGHWATER_TOKENS", value_delimiter = ',', value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Vec<String>,
+    /// A token whose bearers may only read. May be given several times.
+    #[arg(long, env = "HIGHWATER_READ_TOKENS", value_delimiter = ',', value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) read_token: Vec<String>,
+    /// The secret that the cluster's nodes share.
+    #[arg(long, env = "HIGHWATER_CLUSTER_SECRET", value_name = "SECRET", hide_env_values = true)]
+    pub(crate) cluster_secret: Option<String>,
+    /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as `warn,highwater_node=debug`.
+    #[arg(long, env = "HIGHWATER_LOG", default_value = "warn", value_name = "FILTER")]
+    pub(crate) log: String,
+}
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Ack {
+    /// The commit rule is met.
+    Committed,
+    /// It is durable on the leader alone.
+    Leader,
+}
+
+/// How old a read may be.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Freshness {
+    /// Nothing acknowledged before is missing.
+    Linearizable,
+    /// Whatever the node has.
+    Eventual,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SqlArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The database.
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    pub(crate) db: String,
+    /// Run this SQL. May be given several times.
+    #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "file")]
+    pub(crate) commands: Vec<String>,
+    /// Run the statements of this file, one after the other; stop at the first that fails.
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// With --file: begin with the statement at this line, to go on with a run that broke off.
+    #[arg(long, value_name = "LINE", default_value_t = 1, requires = "file")]
+    pub(crate) from_line: usize,
+    /// With --file: the name of the run, as the message of a broken-off one says. What that run wrote last is not written twice.
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) run: Option<String>,
+    /// How long to go on trying while the server cannot be reached, in seconds. Only what cannot be done twice by that is tried again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) retry: u64,
+    /// When writes are acknowledged.
+    #[arg(long, value_enum)]
+    pub(crate) ack: Option<Ack>,
+    /// How old reads may be.
+    #[arg(long, value_enum)]
+    pub(crate) freshness: Option<Freshness>,
+    /// Read nothing older than this position, as an earlier answer gave it.
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) min_position: Option<String>,
+    /// How long an acknowledgement is waited for, in milliseconds.
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub(crate) wait_ms: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The database.
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    pub(crate) db: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DbCommand {
+    /// Take a SQLite file into an empty database.
+    Import(TransferArgs),
+    /// Write a consistent copy of a database into a new SQLite file.
+    Backup(TransferArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TransferArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The database.
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    pub(crate) db: String,
+    /// The SQLite file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    /// A named scenario to run, or `model` for the exhaustive run of a small cluster. Without one, random seeds are run.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: Option<String>,
+    /// How many seeds.
+    #[arg(long, default_value_t = 100, conflicts_with = "seed")]
+    pub(crate) seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1, conflicts_with = "seed")]
+    pub(crate) first: u64,
+    /// One seed.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed: Option<u64>,
+    /// With --seed or a scenario: print every event.
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// A fault profile instead of one chosen by the seed.
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) profile: Option<String>,
+    /// How many seeds run at one time [default: one for each core].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) jobs: Option<usize>,
+    /// Print exactly one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Print the batches and entries of a log folder, for people. The node must not be running.
+    Dump(DumpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The folder of one log: DATA/meta, or DATA/db/NAME/log.
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: PathBuf,
+    /// Print exactly one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,192 @@
+//! `highwater serve`: configuration, start, the ready line, and an orderly end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use highwater_http::{Limits, Server, ServerConfig, Tokens};
+use highwater_node::{Config, Node};
+use highwater_wire::{CommitRule, NodeId};
+use serde::Deserialize;
+
+use crate::args::ServeArgs;
+use crate::output::line;
+
+/// The configuration file. What is also given on the command line wins; tokens add up.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// The data folder.
+    data: Option<PathBuf>,
+    /// The address to listen on.
+    listen: Option<SocketAddr>,
+    /// Where clients reach this node, if that is another address than it listens on.
+    address: Option<String>,
+    /// The node's id.
+    id: Option<u32>,
+    #[serde(default)]
+    tokens: Vec<String>,
+    #[serde(default)]
+    read_tokens: Vec<String>,
+    cluster_secret: Option<String>,
+    /// Databases to create when the cluster is formed, with their commit rules: `main = "quorum:1"`.
+    #[serde(default)]
+    databases: std::collections::BTreeMap<String, String>,
+}
+
+impl File {
+    fn load(path: &Path) -> anyhow::Result<File> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))
+    }
+}
+
+fn commit_rule(text: &str) -> anyhow::Result<CommitRule> {
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    match text.split_once(':') {
+        Some(("quorum", q)) if number(q).is_some() => Ok(CommitRule::Quorum { q: number(q).unwrap_or(1) }),
+        Some(("isr", min)) if number(min).is_some() => Ok(CommitRule::Isr { min: number(min).unwrap_or(1) }),
+        _ => bail!("a commit rule is quorum:NUMBER or isr:NUMBER; found {text:?}"),
+    }
+}
+
+/// Runs a node until it is told to stop.
+pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let file = args.config.as_deref().map(File::load).transpose()?.unwrap_or_default();
+    start_log(&args.log)?;
+    let listen = args.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
+    let data = args.data.clone().or(file.data).unwrap_or_else(|| PathBuf::from("highwater-data"));
+    let tokens = Tokens {
+        full: nonempty([args.token.clone(), file.tokens].concat(), "--token")?,
+        read: nonempty([args.read_token.clone(), file.read_tokens].concat(), "--read-token")?,
+    };
+    let secret = args.cluster_secret.clone().or(file.cluster_secret);
+    let server = ServerConfig { listen, tokens, has_cluster_secret: secret.is_some(), limits: Limits::default() };
+    let mut node = Config { node: args.id.or(file.id).map(NodeId), ..Config::single(&data) };
+    if !file.databases.is_empty() {
+        node.databases = file
+            .databases
+            .iter()
+            .map(|(name, rule)| Ok((name.clone(), commit_rule(rule)?)))
+            .collect::<anyhow::Result<_>>()?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(1024)
+        .build()
+        .context("the runtime cannot be started")?;
+    runtime.block_on(serve(node, server, file.address))
+}
+
+fn nonempty(tokens: Vec<String>, option: &str) -> anyhow::Result<Vec<String>> {
+    if tokens.iter().any(|token| token.trim().is_empty()) {
+        bail!("an empty {option} would let everybody in");
+    }
+    Ok(tokens)
+}
+
+fn start_log(filter: &str) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter)
+        .with_context(|| format!("--log must be a level or a filter; found {filter:?}"))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+async fn serve(mut config: Config, server: ServerConfig, address: Option<String>) -> anyhow::Result<ExitCode> {
+    // The address first: one that is taken, or that may not be listened on, is noticed before the data is touched.
+    let server = Server::bind(server).await?;
+    let bound = server.address();
+    config.address = address.unwrap_or_else(|| bound.to_string());
+    let folder = config.data.clone();
+    let databases: Vec<String> = config.databases.iter().map(|(name, _)| name.clone()).collect();
+    let node = tokio::task::spawn_blocking(move || Node::start(config)).await.context("starting the node failed")??;
+    let node = Arc::new(node);
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let stop = Arc::new(stop);
+    tokio::spawn(stop_on_signal(stop.clone())?);
+    tokio::spawn(stop_on_failure(node.clone(), stop.clone()));
+    tokio::spawn(announce(node.clone(), bound, databases, folder));
+    let mut stopping = stopped.clone();
+    let told = async move {
+        // An error means that the sender is gone, and with it everything.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    server.run(node.clone(), told).await.context("serving ended")?;
+    let failed = node.failed().map(str::to_string);
+    tokio::task::spawn_blocking(move || node.stop()).await.context("stopping the node failed")?;
+    match failed {
+        Some(reason) => bail!("the node stopped by itself: {reason}"),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says once that it is ready, on standard output.
+async fn announce(node: Arc<Node>, address: SocketAddr, databases: Vec<String>, folder: PathBuf) {
+    loop {
+        match highwater_http::not_ready(&node).await {
+            Ok(None) => break,
+            Ok(Some(reason)) => tracing::info!(%reason, "not ready yet"),
+            Err(_) => return,
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let names = databases.join(", ");
+    line(&format!(
+        "highwater is ready at http://{address} (node {}, database {names}, data in {})",
+        node.id(),
+        folder.display()
+    ));
+}
+
+/// SIGTERM and SIGINT end the node in good order.
+fn stop_on_signal(
+    stop: Arc<tokio::sync::watch::Sender<bool>>,
+) -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("signals cannot be waited for")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("signals cannot be waited for")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("told to stop");
+        let _ = stop.send(true);
+    })
+}
+
+/// A node that cannot go on ends the process, so that whoever supervises it notices.
+async fn stop_on_failure(node: Arc<Node>, stop: Arc<tokio::sync::watch::Sender<bool>>) {
+    while node.failed().is_none() {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let _ = stop.send(true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_file_is_read_and_unknown_keys_are_refused() {
+        let file: File = toml::from_str(
+            "data = \"/d\"\nlisten = \"127.0.0.1:1\"\nid = 3\ntokens = [\"a\"]\n[databases]\nshop = \"quorum:1\"\n",
+        )
+        .expect("a configuration");
+        assert_eq!((file.id, file.tokens.len()), (Some(3), 1));
+        assert_eq!(commit_rule(&file.databases["shop"]).ok(), Some(CommitRule::Quorum { q: 1 }));
+        let error = toml::from_str::<File>("lisen = \"x\"").expect_err("a misspelt key").to_string();
+        assert!(error.contains("lisen"), "{error}");
+    }
+
+    #[test]
+    fn commit_rules_are_read_as_they_are_written() {
+        assert_eq!(commit_rule("isr:2").ok(), Some(CommitRule::Isr { min: 2 }));
+        for wrong in ["quorum", "quorum:0", "isr:x", "leader:1", ""] {
+            assert!(commit_rule(wrong).is_err(), "{wrong}");
+        }
+    }
+}
