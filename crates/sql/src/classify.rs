@@ -11,6 +11,17 @@ use crate::text;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collector {
     facts: Facts,
+    /// The connection serves many clients, so that no PRAGMA may set anything on it.
+    shared: bool,
+}
+
+/// What becomes of something that a statement is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Allowed,
+    /// A PRAGMA that does nothing. Many take effect when they are merely prepared.
+    Ignored,
+    Denied,
 }
 
 /// What a statement is going to do.
@@ -30,6 +41,8 @@ pub(crate) struct Facts {
     pub(crate) temporary: bool,
     /// The table of `main` it makes.
     pub(crate) creates_table: Option<String>,
+    /// The table it alters.
+    pub(crate) alters_table: Option<String>,
     /// It makes a virtual table.
     pub(crate) creates_virtual: bool,
     /// It reads rows of a query.
@@ -62,13 +75,30 @@ impl Collector {
         std::mem::take(&mut self.facts)
     }
 
-    fn refuse(&mut self, reason: String) -> bool {
-        self.facts.refused.get_or_insert(reason);
-        false
+    /// From now on the connection serves many clients, or one.
+    pub(crate) fn set_shared(&mut self, shared: bool) {
+        self.shared = shared;
     }
 
-    /// Notes one event; whether it is allowed.
-    pub(crate) fn see(&mut self, event: &AuthorizerEvent<'_>) -> bool {
+    fn refuse(&mut self, reason: String) -> Verdict {
+        self.facts.refused.get_or_insert(reason);
+        Verdict::Denied
+    }
+
+    fn pragma(&mut self, name: &str, argument: Option<&str>) -> Verdict {
+        let name = name.to_ascii_lowercase();
+        let verdict = match pragma::policy(&name, argument) {
+            PragmaPolicy::Refused(reason) => return self.refuse(reason),
+            PragmaPolicy::Idle(_) => Verdict::Ignored,
+            PragmaPolicy::Connection if self.shared && argument.is_some() => Verdict::Ignored,
+            _ => Verdict::Allowed,
+        };
+        self.facts.pragma.get_or_insert((name, argument.map(str::to_string)));
+        verdict
+    }
+
+    /// Notes one event, and says what becomes of it.
+    pub(crate) fn see(&mut self, event: &AuthorizerEvent<'_>) -> Verdict {
         let (first, second) = (event.first.unwrap_or_default(), event.second.unwrap_or_default());
         let temporary = event.database == Some("temp");
         match event.action {
@@ -87,13 +117,7 @@ impl Collector {
                 };
                 self.facts.savepoint = Some((op, second.to_string()));
             }
-            ffi::SQLITE_PRAGMA => {
-                let name = first.to_ascii_lowercase();
-                if let PragmaPolicy::Refused(reason) = pragma::policy(&name, event.second) {
-                    return self.refuse(reason);
-                }
-                self.facts.pragma.get_or_insert((name, event.second.map(str::to_string)));
-            }
+            ffi::SQLITE_PRAGMA => return self.pragma(first, event.second),
             ffi::SQLITE_ATTACH | ffi::SQLITE_DETACH => {
                 return self.refuse("ATTACH and DETACH are refused: a database stands alone".to_string());
             }
@@ -139,7 +163,10 @@ impl Collector {
             | ffi::SQLITE_DROP_TEMP_TABLE
             | ffi::SQLITE_DROP_TEMP_TRIGGER
             | ffi::SQLITE_DROP_TEMP_VIEW => self.facts.temporary = true,
-            ffi::SQLITE_ALTER_TABLE => self.schema(first.eq_ignore_ascii_case("temp")),
+            ffi::SQLITE_ALTER_TABLE => {
+                self.facts.alters_table = Some(second.to_string());
+                self.schema(first.eq_ignore_ascii_case("temp"));
+            }
             ffi::SQLITE_CREATE_INDEX
             | ffi::SQLITE_CREATE_TRIGGER
             | ffi::SQLITE_CREATE_VIEW
@@ -152,7 +179,7 @@ impl Collector {
             | ffi::SQLITE_ANALYZE => self.schema(temporary),
             _ => {}
         }
-        true
+        Verdict::Allowed
     }
 
     fn schema(&mut self, temporary: bool) {

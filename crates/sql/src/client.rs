@@ -35,6 +35,8 @@ pub(crate) struct Client {
     schema_fails: Cell<bool>,
     /// Whether any table has AUTOINCREMENT.
     has_sequences: Cell<bool>,
+    /// Whether there are virtual tables, which may hold back what they write until they are told to flush.
+    has_virtual: Cell<bool>,
 }
 
 impl std::ops::Deref for Client {
@@ -69,6 +71,7 @@ impl Client {
             schema_version: Cell::new(-1),
             schema_fails: Cell::new(false),
             has_sequences: Cell::new(false),
+            has_virtual: Cell::new(false),
         })
     }
 
@@ -97,7 +100,24 @@ impl Client {
         self.schema_fails.set(self.query_integer(fails)?.unwrap_or_default() > 0);
         let sequences = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'";
         self.has_sequences.set(self.query_integer(sequences)?.unwrap_or_default() > 0);
+        let virtuals = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
+        self.has_virtual.set(self.query_integer(virtuals)?.unwrap_or_default() > 0);
         Ok(())
+    }
+
+    pub(crate) fn has_virtual(&self) -> bool {
+        self.has_virtual.get()
+    }
+
+    /// Makes virtual tables write what they hold back, so that it is taken down now. They do so when a savepoint begins, and otherwise only at a commit.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        if !self.has_virtual() {
+            return Ok(());
+        }
+        self.hooks().internally(|| {
+            self.run("SAVEPOINT highwater_flush", |_| Ok(()))?;
+            self.run("RELEASE highwater_flush", |_| Ok(()))
+        })
     }
 
     pub(crate) fn schema_fails(&self) -> bool {

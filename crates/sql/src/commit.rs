@@ -55,6 +55,7 @@ impl Database {
         let hooks = client.hooks();
         // What is left to do is bounded, and must not be torn by a deadline.
         hooks.deadline.set(None);
+        client.flush()?;
         let count = hooks.capture.borrow().len() as u64;
         if count == 0 {
             hooks.internally(|| client.run("COMMIT", |_| Ok(())))?;
@@ -65,6 +66,9 @@ impl Database {
         hooks.internally(|| write_position(client, end, reign.epoch, log_time_ms))?;
         let batches = hooks.capture.borrow_mut().build(log_time_ms, self.options.batch_bytes);
         hooks.internally(|| client.run("COMMIT", |_| Ok(())))?;
+        if hooks.capture.borrow().len() as u64 != count {
+            core.failed = Some("SQLite changed rows while it committed, which were not shipped".to_string());
+        }
         hooks.capture.borrow_mut().clear();
         self.committed_here(core, client, end, reign.epoch, log_time_ms)?;
         self.propose(core, end - count, batches);

@@ -146,6 +146,13 @@ impl Database {
         Client::open(&self.files.database(), &self.options, &self.stop)
     }
 
+    /// Opens a connection that serves many clients.
+    pub(crate) fn open_shared(&self) -> Result<Client, Failure> {
+        let client = self.open_client()?;
+        client.hooks().collector.borrow_mut().set_shared(true);
+        Ok(client)
+    }
+
     /// Begins a read transaction on a connection that sees the newest published state, and tells which that is.
     pub(crate) fn begin_at_published(&self, client: &Client) -> Result<(Option<Epoch>, Offset), SqlError> {
         let until = Instant::now() + self.options.publish_wait;
@@ -185,7 +192,7 @@ impl Database {
             let kept = self.readers.lock().expect("nothing under this lock panics").pop();
             let client = match kept {
                 Some(client) => client,
-                None => self.open_client().map_err(from_failure)?,
+                None => self.open_shared().map_err(from_failure)?,
             };
             client.hooks().deadline.set(Some(deadline));
             let seen = self.begin_at_published(&client)?;

@@ -9,7 +9,7 @@ use crate::error::{error, from_failure};
 use crate::ffi::{Failure, Step, Stmt, ValueRef};
 use crate::options::Options;
 use crate::rowlog;
-use crate::shape::{RowKey, Shape, quoted};
+use crate::shape::{RowKey, Shape, ShapeError, quoted};
 use crate::value::Value;
 
 /// A savepoint of ours around a statement that might fail and keep what it did.
@@ -211,13 +211,15 @@ fn captured(
     options: &Options,
 ) -> Result<ResultSet, SqlError> {
     let hooks = client.hooks();
-    let mark = hooks.capture.borrow().mark();
-    // Only FAIL leaves a part of a failed statement; what returns rows may fail after it has changed rows, if they are too many.
-    let guarded = client.schema_fails() || prepared.stmt.column_count() > 0 || contains_fail(sql);
+    // Only FAIL leaves a part of a failed statement; what returns rows may fail after it has changed rows, if they are too many. The savepoint makes virtual
+    // tables write what earlier statements left with them, which must not be taken for this one's: so the mark comes after it.
+    let guarded =
+        client.schema_fails() || client.has_virtual() || prepared.stmt.column_count() > 0 || contains_fail(sql);
     let guard = |command: &str| hooks.internally(|| client.run(command, |_| Ok(()))).map_err(from_failure);
     if guarded {
         guard(&format!("SAVEPOINT {GUARD}"))?;
     }
+    let mark = hooks.capture.borrow().mark();
     let existed = match &prepared.facts.creates_table {
         Some(table) if prepared.facts.selects => table_exists(client, table)?,
         _ => false,
@@ -302,9 +304,15 @@ fn schema_statement(
     existed: bool,
 ) -> Result<(), SqlError> {
     let hooks = client.hooks();
-    if prepared.facts.creates_virtual {
-        // The rows of the tables that were made with it: whoever runs the statement makes them too.
+    // Rows that the statement itself makes (of shadow tables, of statistics) whoever runs it makes too. But a dropped table's children are deleted by the
+    // rules of the leader's connection, and before.
+    if crate::text::words(sql, 1).first().is_none_or(|word| word != "DROP") {
         hooks.capture.borrow_mut().truncate(mark);
+    }
+    for table in [&prepared.facts.creates_table, &prepared.facts.alters_table].into_iter().flatten() {
+        if let Err(unreachable @ ShapeError::Unreachable(_)) = hooks.internally(|| Shape::of_table(client, table)) {
+            return Err(error("SQLITE_ERROR", unreachable.to_string()));
+        }
     }
     match &prepared.facts.creates_table {
         // Replicas might find other rows: they are given the table and then its rows.

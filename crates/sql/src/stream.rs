@@ -15,6 +15,7 @@ use crate::classify::{BeginMode, Class, SavepointOp};
 use crate::client::{Client, Prepared};
 use crate::database::Database;
 use crate::error::{error, from_failure};
+use crate::pragma::PER_STREAM;
 use crate::run::{self, Savepoints};
 use crate::session::description;
 use crate::text;
@@ -223,6 +224,14 @@ impl Stream {
         let database = asked.database;
         let deadline = Instant::now() + database.options.statement_max;
         self.client().hooks().deadline.set(Some(deadline));
+        // These take effect when they are prepared, and some of them only outside a transaction.
+        if text::pragma_name(&statement.sql).is_some_and(|name| PER_STREAM.contains(&name.as_str())) {
+            let result = self.client().prepare_one(&statement.sql);
+            return now_or(
+                result.and_then(|mut prepared| self.connection_pragma(asked, &mut prepared, statement)),
+                (None, 0),
+            );
+        }
         let (seen, hold) = match self.begin_reading(asked) {
             Ok(begun) => begun,
             // A leader that has not published yet may still execute.
@@ -262,7 +271,6 @@ impl Stream {
                 drop(prepared);
                 return self.write_alone(asked, statement);
             }
-            Class::ConnectionPragma => self.connection_pragma(asked, &mut prepared, statement),
             Class::IdlePragma(answer) => Ok(run::idle(&prepared, answer.as_deref())),
             Class::Begin(mode) => return now_or(self.begin(asked, mode, false), seen),
             Class::Savepoint(SavepointOp::Begin, _) => {
@@ -277,7 +285,7 @@ impl Stream {
             Class::Commit | Class::Rollback | Class::Savepoint(..) => {
                 run::fetch(self.client(), &mut prepared, statement, &database.options)
             }
-            Class::Read => unreachable!("handled above"),
+            Class::Read | Class::ConnectionPragma => unreachable!("handled above"),
         };
         Answer { result, hold, seen }
     }
@@ -290,7 +298,10 @@ impl Stream {
     ) -> Outcome<ResultSet> {
         let result = run::fetch(self.client(), prepared, statement, &asked.database.options)?;
         if let Some((name, Some(value))) = &prepared.facts.pragma {
-            self.settings.insert(name.clone(), value.clone());
+            // Within a transaction SQLite ignores the first; the second holds until a COMMIT.
+            if name != "defer_foreign_keys" && (name != "foreign_keys" || self.transaction.is_none()) {
+                self.settings.insert(name.clone(), value.clone());
+            }
         }
         Ok(result)
     }

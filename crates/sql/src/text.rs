@@ -40,6 +40,17 @@ pub(crate) fn readonly_begin(sql: &str) -> bool {
     word(0) == Some("BEGIN") && word(1) == Some("READONLY") && word(2).is_none()
 }
 
+/// The name of the PRAGMA that a text is, in lower case.
+pub(crate) fn pragma_name(sql: &str) -> Option<String> {
+    if words(sql, 1).first().is_none_or(|word| word != "PRAGMA") {
+        return None;
+    }
+    let rest = skip_blanks(&skip_blanks(sql)["PRAGMA".len()..]);
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.').unwrap_or(rest.len());
+    let name = rest[..end].rsplit('.').next().unwrap_or_default();
+    Some(name.to_ascii_lowercase())
+}
+
 /// Whether a statement may change rows or the schema, by its words alone. Better yes than no: whoever asks takes the writer early.
 pub(crate) fn looks_like_write(sql: &str) -> bool {
     let words = words(sql, 1);
@@ -98,6 +109,13 @@ mod tests {
         assert_eq!(skip_blanks(" ;; -- only\n"), "");
         assert!(readonly_begin("begin readonly;"));
         assert!(!readonly_begin("begin transaction readonly"));
+    }
+
+    #[test]
+    fn a_pragma_is_known_by_its_name() {
+        assert_eq!(pragma_name(" /* x */ pragma Foreign_Keys = off").as_deref(), Some("foreign_keys"));
+        assert_eq!(pragma_name("PRAGMA main.foreign_keys").as_deref(), Some("foreign_keys"));
+        assert_eq!(pragma_name("select 1"), None);
     }
 
     #[test]

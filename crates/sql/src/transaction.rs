@@ -72,7 +72,7 @@ impl Database {
             return refused(failed);
         }
         let before = self.hold(core);
-        let writer = match core.writer.take().map_or_else(|| self.open_client(), Ok) {
+        let writer = match core.writer.take().map_or_else(|| self.open_shared(), Ok) {
             Ok(writer) => writer,
             Err(failure) => return refused(from_failure(failure)),
         };
@@ -120,6 +120,7 @@ impl Database {
             results.push(self.write_one(writer, statement, &mut savepoints)?);
         }
         if let Some(key) = &transaction.key {
+            writer.flush().map_err(from_failure)?;
             keys::keep(writer, key, &results, core, &self.options)?;
         }
         self.check_captured(writer, schema)?;
@@ -142,7 +143,7 @@ impl Database {
                 ));
             }
             Class::Vacuum => return Err(error("SQLITE_ERROR", "cannot VACUUM from within a transaction")),
-            // On a connection that is shared it would hold for others.
+            // On a connection that is shared it would hold for others; there it is ignored.
             Class::ConnectionPragma
                 if prepared.facts.pragma.as_ref().is_some_and(|(_, argument)| argument.is_some()) =>
             {

@@ -15,7 +15,7 @@ use rusqlite::ffi;
 use super::conn::{Failure, prepare};
 use super::stmt::{Stmt, ValueRef, slice};
 use crate::capture::Capture;
-use crate::classify::Collector;
+use crate::classify::{Collector, Verdict};
 
 /// How many steps of SQLite's machine lie between two looks at the clock: some tens of microseconds.
 const PROGRESS_STEPS: c_int = 2_000;
@@ -115,7 +115,14 @@ unsafe extern "C" fn authorize(
             AuthorizerEvent { action, first: borrowed(first), second: borrowed(second), database: borrowed(database) };
         (&*context.cast::<Hooks>(), event)
     };
-    if hooks.internal.get() || hooks.collector.borrow_mut().see(&event) { ffi::SQLITE_OK } else { ffi::SQLITE_DENY }
+    if hooks.internal.get() {
+        return ffi::SQLITE_OK;
+    }
+    match hooks.collector.borrow_mut().see(&event) {
+        Verdict::Allowed => ffi::SQLITE_OK,
+        Verdict::Ignored => ffi::SQLITE_IGNORE,
+        Verdict::Denied => ffi::SQLITE_DENY,
+    }
 }
 
 unsafe extern "C" fn progress(context: *mut c_void) -> c_int {
