@@ -8,7 +8,9 @@ use super::world::{Action, Local};
 pub(super) fn action(search: &Search, action: &Action) -> String {
     match action {
         Action::Appoint { epoch, leader, starts, set } => {
-            format!("the coordinator records replica {leader} (process {starts}) as leader of {epoch:?}, with the set {set:?}")
+            format!(
+                "the coordinator records replica {leader} (process {starts}) as leader of {epoch:?}, with the set {set:?}"
+            )
         }
         Action::Change(number) => format!("the coordinator applies: {}", message(search.messages.get(*number))),
         Action::At(index, local) => format!("replica {index} {}", at(search, local)),

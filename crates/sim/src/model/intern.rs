@@ -114,6 +114,12 @@ impl Sets {
         larger
     }
 
+    /// The set of these messages.
+    pub(super) fn number(&mut self, mut messages: Vec<u32>) -> u32 {
+        messages.sort_unstable();
+        self.sets.number(messages)
+    }
+
     /// Whether one set contains another.
     pub(super) fn contains(&self, larger: u32, smaller: u32) -> bool {
         if larger == smaller {

@@ -8,18 +8,25 @@
 //! What must hold is judged by an oracle that looks at the disks and at what was announced, and not at the replicas' own bookkeeping ([`laws`]).
 //! A violation is reported with the shortest sequence of events that leads to it, in words.
 //!
-//! Symmetry: the replicas are alike at the beginning, so the first to lead (or, in the self-electing partition, the first to stand) is called
-//! replica 0.
+//! To be feasible:
 //!
-//! To be feasible, replicas, messages and sets of messages are interned, and a step of one replica on one input is computed once however many
-//! states it occurs in.
+//! - Replicas, messages and sets of messages are interned, and a step of one replica on one input is computed once however many states it occurs in.
+//! - The replicas are alike at the beginning, so the first to lead (or, in the self-electing partition, the first to stand) is called replica 0, and of
+//!   two states that differ by the names of replicas 1 and 2 one is explored.
+//! - A state is not explored if another one has the same replicas and facts, and all its messages and more.
+//! - Answers that change nobody are given at once. Refusals are left out, and the question before an election is always answered by yes: both decide
+//!   when somebody moves, not what is safe.
 
+mod actions;
 mod coordinator;
 mod describe;
 mod intern;
 mod laws;
 mod local;
+mod outcome;
 mod search;
+mod symmetry;
+mod take;
 mod world;
 
 use highwater_wire::CommitRule;
@@ -127,4 +134,49 @@ impl std::fmt::Display for Report {
 pub fn run(config: &Config) -> Report {
     assert!(config.epochs > 0, "there is at least one epoch");
     search::Search::new(config.clone()).run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One epoch, one write and one crash: small enough for a build without optimisation.
+    fn small(config: Config) -> Config {
+        Config { epochs: 1, streams: 2, ..config }
+    }
+
+    fn whole(config: Config) -> Report {
+        let report = run(&config);
+        assert_eq!(report.violation, None, "{config:?}\n{report}");
+        assert!(report.complete, "{config:?}\n{report}");
+        assert!(report.depth > 10 && report.states > 1_000, "the bounds leave too little to explore: {report}");
+        report
+    }
+
+    #[test]
+    fn one_epoch_of_quorum_breaks_no_law() {
+        whole(small(Config::appointed(CommitRule::Quorum { q: 2 })));
+    }
+
+    #[test]
+    fn one_epoch_of_isr_breaks_no_law() {
+        whole(Config { crashes: 0, ..small(Config::appointed(CommitRule::Isr { min: 2 })) });
+    }
+
+    #[test]
+    fn one_epoch_of_the_self_electing_partition_breaks_no_law() {
+        whole(Config { crashes: 0, ..small(Config::electing()) });
+    }
+
+    #[test]
+    fn the_same_bounds_give_the_same_report() {
+        let config = Config { crashes: 0, ..small(Config::appointed(CommitRule::Quorum { q: 2 })) };
+        assert_eq!(run(&config), run(&config));
+    }
+
+    #[test]
+    fn a_search_that_was_stopped_says_so() {
+        let report = run(&Config { states_max: 100, ..Config::electing() });
+        assert!(!report.complete && report.to_string().contains("(not all)"), "{report}");
+    }
 }

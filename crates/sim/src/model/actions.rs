@@ -1,0 +1,79 @@
+//! What may happen next in a state.
+
+use std::rc::Rc;
+
+use highwater_replica::{Role, Timeout};
+use highwater_wire::{Body, CommitRule, Envelope};
+
+use super::search::Search;
+use super::world::{Action, COORDINATOR, Facts, Local, Node, State, peer};
+use super::{REPLICAS, coordinator};
+
+impl Search {
+    /// Everything that may happen in `state`. Deliveries that change nothing are left out.
+    pub(super) fn actions(&mut self, state: &State) -> Vec<Action> {
+        let facts = Rc::clone(self.facts.get(state.facts));
+        let mut actions = Vec::new();
+        for index in 0..REPLICAS {
+            let node = Rc::clone(self.nodes.get(state.nodes[index]));
+            let deliveries = self.deliveries(index, state.nodes[index], state.inboxes[index]);
+            actions.extend(deliveries.iter().map(|(message, _)| Action::At(index, Local::Deliver(*message))));
+            if node.durable < node.log.len() {
+                actions.push(Action::At(index, Local::Flush));
+            }
+            if facts.crashes < self.config.crashes {
+                actions.extend((node.durable..=node.log.len()).map(|kept| Action::At(index, Local::Crash(kept))));
+            }
+            let role = node.replica.role();
+            if matches!(role, Role::Leader { .. }) && facts.writes < self.config.writes {
+                actions.push(Action::At(index, Local::Write(facts.writes + 1)));
+            }
+            if facts.reads < self.config.reads && !matches!(role, Role::Idle | Role::Candidate { .. }) {
+                actions.push(Action::At(index, Local::Read));
+            }
+            // The replicas are alike until one stands: that one is called replica 0.
+            let may_stand = self.config.rule.is_none() && (facts.stood || index == 0);
+            if may_stand && !matches!(role, Role::Leader { .. }) {
+                actions.push(Action::At(index, Local::Stand));
+            }
+            actions.extend(
+                self.timeouts(&facts, index, &role, &node)
+                    .into_iter()
+                    .map(|timeout| Action::At(index, Local::Fire(timeout))),
+            );
+        }
+        if self.config.rule.is_some() {
+            self.coordinator_actions(state, &facts, &mut actions);
+        }
+        actions
+    }
+
+    fn timeouts(&self, facts: &Facts, index: usize, role: &Role, node: &Node) -> Vec<Timeout> {
+        let mut due = Vec::new();
+        let live = node.replica.stream_is_live();
+        if matches!(role, Role::Follower { .. }) && live && facts.silences < self.config.silences {
+            due.push(Timeout::Silent);
+        }
+        if let (Some(CommitRule::Isr { .. }), Role::Leader { .. }) = (self.config.rule, role) {
+            due.extend((0..REPLICAS).filter(|member| *member != index).map(|member| Timeout::Lagging(peer(member))));
+        }
+        due
+    }
+
+    fn coordinator_actions(&self, state: &State, facts: &Facts, actions: &mut Vec<Action>) {
+        let versions_left = facts.record.version.0 < self.config.versions;
+        if !versions_left {
+            return;
+        }
+        let numbers = self.sets.get(state.inboxes[COORDINATOR]);
+        let inbox: Vec<&Envelope> = numbers.iter().map(|number| &**self.messages.get(*number)).collect();
+        for (epoch, leader, starts, set) in coordinator::appointments(facts, &inbox, self.config.commit_rule()) {
+            actions.push(Action::Appoint { epoch, leader, starts, set });
+        }
+        for (number, envelope) in numbers.iter().zip(&inbox) {
+            if matches!(envelope.body, Body::ChangeSet { .. }) && coordinator::is_of_use(facts, envelope) {
+                actions.push(Action::Change(*number));
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Taking an action: the state it leads to, judged by every law.
+
+use std::rc::Rc;
+
+use highwater_replica::Timeout;
+use highwater_wire::{Body, Envelope};
+
+use super::outcome::Outcome;
+use super::search::Search;
+use super::world::{Action, COORDINATOR, Facts, Local, Node, State};
+use super::{REPLICAS, coordinator, laws, local};
+
+/// A step that was taken: the state it leads to, or the law it breaks.
+pub(super) type Taken = Result<State, String>;
+
+impl Search {
+    /// Takes the action; none if it leads beyond the bounds.
+    pub(super) fn take(&mut self, state: &State, action: &Action) -> Option<Taken> {
+        let mut facts = Facts::clone(self.facts.get(state.facts));
+        match action {
+            Action::At(index, what) => self.take_local(state, facts, *index, *what),
+            Action::Appoint { epoch, leader, starts, set } => {
+                coordinator::next_version(&mut facts);
+                facts.record.epoch = Some(*epoch);
+                facts.record.leader = Some((*leader, *starts));
+                facts.record.set = set.clone();
+                Some(self.tell_record(state, facts))
+            }
+            Action::Change(number) => {
+                let Body::ChangeSet { members, .. } = &self.messages.get(*number).body else {
+                    panic!("a change is asked for by ChangeSet")
+                };
+                facts.record.set = members.iter().map(|member| member.node.0 as usize).collect();
+                coordinator::next_version(&mut facts);
+                Some(self.tell_record(state, facts))
+            }
+        }
+    }
+
+    fn tell_record(&mut self, state: &State, facts: Facts) -> Taken {
+        let envelope = coordinator::told(&facts.record, &self.config);
+        let rule = self.config.commit_rule();
+        let next = self.tell_all(state, facts, Some(envelope));
+        let (facts, nodes) = (Rc::clone(self.facts.get(next.facts)), self.nodes_of(&next));
+        laws::durable_where_promised(&facts, &nodes, rule)?;
+        laws::covers_record(&facts, &nodes)?;
+        Ok(next)
+    }
+
+    pub(super) fn nodes_of(&self, state: &State) -> [Rc<Node>; REPLICAS] {
+        std::array::from_fn(|index| Rc::clone(self.nodes.get(state.nodes[index])))
+    }
+
+    /// Tells all replicas the record, and asks them for promises on its version.
+    pub(super) fn tell_all(&mut self, state: &State, facts: Facts, record: Option<Envelope>) -> State {
+        let mut next = *state;
+        for envelope in record.into_iter().chain(coordinator::requests(&facts.record, &self.config)) {
+            let message = self.messages.number(envelope);
+            for index in 0..REPLICAS {
+                next.inboxes[index] = self.sets.add(next.inboxes[index], message);
+            }
+        }
+        self.settle(next, facts)
+    }
+
+    fn take_local(&mut self, state: &State, mut facts: Facts, index: usize, what: Local) -> Option<Taken> {
+        let outcome = self.outcome(index, state.nodes[index], what);
+        let outcome = Rc::clone(&self.outcomes[outcome as usize]);
+        let (node, sent, done) = match &*outcome {
+            Outcome::Beyond => return None,
+            Outcome::Stopped(reason) => return Some(Err(format!("replica {index} stopped itself: {reason}"))),
+            Outcome::Done { node, sent, done } => (*node, sent, done),
+        };
+        match what {
+            Local::Crash(_) => facts.crashes += 1,
+            Local::Write(_) => facts.writes += 1,
+            Local::Fire(Timeout::Silent) => facts.silences += 1,
+            Local::Stand => facts.stood = true,
+            Local::Read => {
+                facts.reads += 1;
+                facts.read_floor = Some(facts.committed.len() as u64);
+            }
+            Local::Deliver(_) | Local::Flush | Local::Fire(_) => {}
+        }
+        let mut next = *state;
+        next.nodes[index] = node;
+        for (to, message) in sent {
+            next.inboxes[*to] = self.sets.add(next.inboxes[*to], *message);
+        }
+        let judged = self.judge(state, &next, &mut facts, index, done);
+        Some(judged.map(|()| self.settle(next, facts)))
+    }
+
+    fn judge(
+        &self,
+        before: &State,
+        after: &State,
+        facts: &mut Facts,
+        index: usize,
+        done: &local::Done,
+    ) -> Result<(), String> {
+        let nodes = self.nodes_of(after);
+        let (old, new) = (self.nodes.get(before.nodes[index]), &nodes[index]);
+        if let Some(to) = done.cut {
+            laws::cuts(facts, index, to)?;
+        }
+        if let Some((epoch, log)) = &done.led {
+            laws::begins_to_lead(facts, index, new.starts, *epoch, log)?;
+        }
+        if let Some(hw) = done.hw {
+            laws::announces(facts, index, new, hw)?;
+        }
+        if new.replica.stream_is_live() && !old.replica.stream_is_live() {
+            laws::goes_live(&nodes, index)?;
+        }
+        for read in &done.indexes {
+            laws::reads(facts, *read)?;
+        }
+        if old.log != new.log {
+            laws::logs_agree(&nodes)?;
+        }
+        if old.log != new.log || old.durable != new.durable || done.hw.is_some() {
+            laws::durable_where_promised(facts, &nodes, self.config.commit_rule())?;
+        }
+        laws::covers_record(facts, &nodes)
+    }
+
+    /// Brings a state into its normal form: answers that change nobody are given, and what nobody can make use of any more is forgotten.
+    pub(super) fn settle(&mut self, state: State, facts: Facts) -> State {
+        let mut state = self.answer(state);
+        for index in 0..REPLICAS {
+            let promised = self.nodes.get(state.nodes[index]).replica.promised();
+            let messages = &self.messages;
+            state.inboxes[index] =
+                self.sets.retain(state.inboxes[index], |message| messages.get(message).epoch >= promised);
+        }
+        let messages = &self.messages;
+        state.inboxes[COORDINATOR] = self
+            .sets
+            .retain(state.inboxes[COORDINATOR], |message| coordinator::is_of_use(&facts, messages.get(message)));
+        state.facts = self.facts.number(facts);
+        state
+    }
+}
