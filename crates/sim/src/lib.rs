@@ -17,9 +17,11 @@ pub mod oracle;
 mod report;
 pub mod rng;
 mod run;
+mod scenarios;
 pub mod trace;
 mod world;
 
 pub use options::{Profile, RunOptions};
 pub use report::{Report, SeedReport, Violation};
 pub use run::run;
+pub use scenarios::{SCENARIOS, Scenario, scenario};
