@@ -276,8 +276,7 @@ impl<'a, F: IoFile> Walk<'a, F> {
             || (frame.offset < self.control.start && frame.end() > self.control.start)
             || (frame.offset < cut.offset && frame.end() > cut.offset)
             || frame.previous != self.last_checksum
-            || limit.is_some_and(|limit| frame.end() > limit)
-            || self.control.clean.is_some_and(|end| frame.end() > end);
+            || limit.is_some_and(|limit| frame.end() > limit);
         impossible.then_some(Found::Impossible)
     }
 

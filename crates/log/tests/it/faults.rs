@@ -348,7 +348,7 @@ fn reserved_space_is_there() {
 #[test]
 fn an_append_refused_in_the_middle_never_comes_to_life() {
     for after in 0..3 {
-        for keep_all in [false, true] {
+        for (more, power) in [(0, true), (0, false), (1, true), (1, false), (2, true), (2, false)] {
             let mut io = MemIo::new();
             // All in one segment: the writes are those of the append and no others.
             let options = highwater_log::Options { segment_bytes: 1 << 20, ..OPTIONS };
@@ -360,24 +360,40 @@ fn an_append_refused_in_the_middle_never_comes_to_life() {
             let refused = log.append(&several(1, 1, &[140, 140, 900]));
             assert!(matches!(refused, Err(LogError::Full(_))), "write {after}: {refused:?}");
             let mut known = vec![stamped(0, 1, 1, 50)];
-            if keep_all {
-                // As long as the first of those refused, so it ends where the second of them lies.
-                log.append(&stamped(1, 1, 1, 140)).expect("there is space");
-                known.push(stamped(1, 1, 1, 140));
-                let generation = log.generation();
-                log.append(&stamped(2, 1, 1, 10)).expect("there is space");
-                assert_eq!(log.generation(), generation, "what was left behind is declared dead once");
-                known.push(stamped(2, 1, 1, 10));
-            }
-            if after == 2 && !keep_all {
-                // Here not even the power loss is needed: the header was written, and the write failed.
-                io.kill();
-                assert_eq!(batches(&crate::common::open(&io), 0).expect("nothing fails"), known, "write {after}");
-                continue;
+            let mut generation = None;
+            for offset in 1..=more {
+                // The first is the very one that was refused, so it ends where the second of those lies.
+                known.push(stamped(offset, 1, 1, 140));
+                log.append(&known[offset as usize]).expect("there is space");
+                let last = generation.replace(log.generation());
+                assert!(last.is_none_or(|last| last == log.generation()), "what was left behind is declared dead once");
             }
             assert_eq!(batches(&log, 0).expect("nothing fails"), known);
-            io.crash(|n| if keep_all { n - 1 } else { 0 });
-            assert_eq!(batches(&crate::common::open(&io), 0).expect("nothing fails"), known, "write {after}");
+            match power {
+                true => io.crash(|n| if more > 0 { n - 1 } else { 0 }),
+                false => io.kill(),
+            }
+            assert_eq!(
+                batches(&crate::common::open(&io), 0).expect("nothing fails"),
+                known,
+                "write {after}, {more} more"
+            );
         }
     }
+}
+
+/// The log stops for the first reason and keeps it, also when a flush that had begun before comes back with another.
+#[test]
+fn the_first_reason_stays_though_a_flush_brings_another() {
+    let io = MemIo::new();
+    let mut log = crate::common::open(&io);
+    for base in 0..6 {
+        log.append(&stamped(base, 1, 1, 300)).expect("nothing fails");
+    }
+    let job = log.begin_flush().expect("there is something to flush");
+    io.fail(Fault { op: Some(Op::Read), after: 0, full: false, for_ever: false, short: false });
+    let first = log.read(0, 10).expect_err("the oldest is not in memory");
+    io.fail(Fault { op: Some(Op::Sync), after: 0, full: false, for_ever: false, short: false });
+    assert_eq!(log.finish_flush(job.run()), Err(first.clone()), "not that the sync failed");
+    assert_eq!(log.poisoned().map(|reason| LogError::Poisoned(reason.to_owned())), Some(first));
 }

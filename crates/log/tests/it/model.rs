@@ -302,6 +302,33 @@ fn one_flush_at_a_time_and_it_counts_for_what_was_there() {
     assert!(log.begin_flush().is_none());
 }
 
+/// A cut makes what lies below it durable, though a flush that is to do so has begun and not come back.
+#[test]
+fn a_cut_does_not_rely_on_a_flush_that_runs() {
+    let mut io = MemIo::new();
+    let mut log = open(&io);
+    for base in 0..6 {
+        log.append(&stamped(base, 1, 1, 300)).expect("nothing fails");
+    }
+    let _job = log.begin_flush().expect("there is something to flush");
+    log.cut(4).expect("nothing fails");
+    io.crash(|_| 0);
+    assert_eq!(open(&io).shape().end, 4);
+}
+
+#[test]
+fn a_log_closed_in_good_order_needs_no_recovery() {
+    let mut io = MemIo::new();
+    let mut log = open(&io);
+    for base in 0..6 {
+        log.append(&stamped(base, 1, 1, 300)).expect("nothing fails");
+    }
+    log.close().expect("nothing fails");
+    io.crash(|_| 0);
+    let log = open(&io);
+    assert_eq!((log.shape().end, log.recovered().clean, log.recovered().torn), (6, true, None));
+}
+
 #[test]
 fn the_newest_entries_are_shipped_from_memory_as_they_are() {
     let io = MemIo::new();

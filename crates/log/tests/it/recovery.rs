@@ -204,7 +204,34 @@ fn misdirected_writes_are_found() {
     assert!(matches!(opened(&io), Err((1, _))), "entry 1 of another log");
 }
 
+/// A batch of the same offset, epoch and size, whole in itself, is not the one its frame was written for.
+#[test]
+fn an_exchanged_batch_is_found() {
+    let io = dead_log(4, true);
+    let record = highwater_wire::batch::Record { key: None, value: Some(vec![0xee; 100].into()) };
+    let mut other = highwater_wire::batch::build(&[record], 1_001);
+    highwater_wire::batch::stamp(&mut other, 1, highwater_wire::Epoch(1)).expect("it was built here");
+    assert_eq!(other.len(), stamped(1, 1, 1, 100).len());
+    overwrite(&io, 1, |frame| frame[64..64 + other.len()].copy_from_slice(&other));
+    assert_eq!(opened(&io), Err((1, "entries that had been flushed are damaged")));
+}
+
 /// Each frame's epoch is at least that of the one before, or something else wrote it.
+#[test]
+fn an_epoch_that_goes_down_is_refused_even_at_the_very_end() {
+    let io = dead_log(4, false);
+    overwrite(&io, 3, |frame| {
+        // In the frame's header, under its checksum, and in the batch's, outside its checksum.
+        frame[36..40].fill(0);
+        frame[64 + 12..64 + 16].fill(0);
+        let checksum = crc32c::crc32c(&frame[..60]);
+        frame[60..64].copy_from_slice(&checksum.to_be_bytes());
+    });
+    let Err((3, why)) = opened(&io) else { panic!("epoch 0 behind epoch 1") };
+    assert!(why.contains("do not belong together"), "{why}");
+}
+
+/// A control file from before the last start: the frames behind it are of a later generation.
 #[test]
 fn a_contradiction_is_refused_even_at_the_very_end() {
     let io = dead_log(2, true);
