@@ -14,9 +14,6 @@ use crate::ffi::Snapshot;
 use crate::snapshots::State;
 use crate::wal::{Marker, wal_bytes};
 
-/// How long a writer waits for HW at a checkpoint that is due but not pressing.
-const BARRIER_WAIT: Duration = Duration::from_millis(500);
-
 impl Database {
     /// Makes a checkpoint if SQLite's log is large and everything in it is committed. To be called now and then; writers and appliers do so themselves.
     ///
@@ -39,7 +36,7 @@ impl Database {
         if size < self.options.wal_bytes_checkpoint {
             return Ok(());
         }
-        let until = Instant::now() + BARRIER_WAIT;
+        let until = Instant::now() + self.options.checkpoint_wait;
         let stop = || self.stop.load(Ordering::Acquire);
         if self.snapshots.wait_published(core.end, until, &stop) {
             core.committed = core.committed.max(core.end);

@@ -19,6 +19,8 @@ pub struct Options {
     pub wal_bytes_checkpoint: u64,
     /// From this size on nothing is written before that (256 MiB): `OVERLOADED`.
     pub wal_bytes_max: u64,
+    /// How long a writer waits for HW at a checkpoint that is wanted and not pressing, before it goes on without (500 ms).
+    pub checkpoint_wait: Duration,
     /// How long an interactive transaction may hold the writer (5 s): `TRANSACTION_TIMEOUT`.
     pub interactive_max: Duration,
     /// How long the writer is waited for (5 s): `TRANSACTION_BUSY`.
@@ -43,6 +45,7 @@ impl Default for Options {
             batch_bytes: 4 << 20,
             wal_bytes_checkpoint: 32 << 20,
             wal_bytes_max: 256 << 20,
+            checkpoint_wait: Duration::from_millis(500),
             interactive_max: Duration::from_secs(5),
             writer_wait: Duration::from_secs(5),
             statement_max: Duration::from_secs(60),

@@ -18,6 +18,7 @@ use crate::error::{error, from_failure};
 use crate::pragma::PER_STREAM;
 use crate::run::{self, Savepoints};
 use crate::session::description;
+use crate::shape::quoted;
 use crate::text;
 use crate::token::Held;
 
@@ -38,6 +39,8 @@ pub(crate) struct Stream {
     transaction: Option<Open>,
     client: Option<Client>,
     savepoints: Savepoints,
+    /// Savepoints that were begun before the transaction read anything: SQLite is told of them with the first statement.
+    pending: Vec<String>,
     lost: Option<Lost>,
     /// PRAGMAs that hold for the stream, to be set again on another connection.
     settings: BTreeMap<String, String>,
@@ -114,6 +117,7 @@ impl Stream {
 
     fn roll_back(&mut self) {
         self.savepoints.clear();
+        self.pending.clear();
         let open = self.transaction.take();
         if let Some(client) = &self.client {
             if !client.autocommit() && client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).is_err() {
@@ -396,6 +400,8 @@ impl Stream {
             Side::Writing { .. } => unreachable!("the caller looked"),
         }
         let schema = self.client().refresh().map_err(from_failure)?;
+        self.tell_pending()?;
+        self.pending.clear();
         let hold = database.hold(&held);
         let deadline = Instant::now() + database.options.interactive_max;
         let stream = Arc::downgrade(asked.stream);
@@ -470,9 +476,17 @@ impl Stream {
             self.roll_back();
             return Ok(Some(now_or(Ok(ResultSet::default()), (None, 0))));
         }
+        if undecided && first == "SAVEPOINT" {
+            let prepared = self.client().prepare_one(&statement.sql)?;
+            if let Class::Savepoint(SavepointOp::Begin, name) = prepared.class {
+                self.pending.push(name);
+            }
+            return Ok(Some(now_or(Ok(ResultSet::default()), (None, 0))));
+        }
         if undecided {
             let (seen, hold) = self.begin_reading(asked)?;
             self.transaction.as_mut().expect("a transaction is open").side = Side::Reading { seen, hold };
+            self.tell_pending()?;
         }
         let mut prepared = match self.client().prepare_one(&statement.sql) {
             Ok(prepared) => prepared,
@@ -528,14 +542,26 @@ impl Stream {
             }
         };
         self.client().keep(&statement.sql, prepared);
+        self.pending.clear();
         let (hold, seen) = self.standing();
         Ok(Some(Answer { result: Ok(result), hold, seen }))
     }
 
     /// The first statement did not only read: the state that it was prepared at is left again.
     fn undecide(&mut self) -> Outcome<()> {
+        self.savepoints.clear();
         self.own("ROLLBACK")?;
         self.transaction.as_mut().expect("a transaction is open").side = Side::Undecided;
+        Ok(())
+    }
+
+    /// Begins the savepoints in SQLite that were asked for before.
+    fn tell_pending(&mut self) -> Outcome<()> {
+        for name in self.pending.clone() {
+            self.own(&format!("SAVEPOINT {}", quoted(&name)))?;
+            let client = self.client.as_ref().expect("connected");
+            self.savepoints.follow(client, SavepointOp::Begin, &name)?;
+        }
         Ok(())
     }
 

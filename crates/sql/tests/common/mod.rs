@@ -87,6 +87,7 @@ pub fn quick() -> Options {
     Options {
         interactive_max: Duration::from_secs(20),
         writer_wait: Duration::from_secs(20),
+        checkpoint_wait: Duration::from_millis(1),
         publish_wait: Duration::from_millis(1),
         ..Options::default()
     }
