@@ -23,6 +23,15 @@ pub(super) struct Done {
     pub(super) cut: Option<u64>,
     /// Indexes that were given to reads.
     pub(super) indexes: Vec<u64>,
+    /// The write was refused, as when too few are in reach: nothing happened.
+    pub(super) refused: bool,
+}
+
+impl Done {
+    /// Whether there is something in it that the oracle remembers or judges.
+    pub(super) fn is_announced(&self) -> bool {
+        self.hw.is_some() || self.led.is_some() || self.cut.is_some() || !self.indexes.is_empty()
+    }
 }
 
 /// A replica before anything has happened.
@@ -117,8 +126,8 @@ pub(super) fn step(
             Local::Write(id) => {
                 let epoch = node.replica.promised().expect("a leader has an epoch");
                 let base = node.log.len() as u64;
-                // A refusal, as when too few are in reach, changes nothing.
-                let _ = node.replica.propose(0, epoch, base, unstamped(id), &mut effects);
+                let proposed = node.replica.propose(0, epoch, base, unstamped(id), &mut effects);
+                done.refused = proposed.is_err();
             }
             Local::Stand => stand(index, &mut node, &mut effects),
             Local::Fire(timeout) => node.replica.step(0, Input::Timeout(timeout), &mut effects),

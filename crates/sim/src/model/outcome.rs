@@ -119,6 +119,7 @@ impl Search {
         };
         let outcome = match local::step(index, &node, what, message.as_deref(), &self.config) {
             Err(reason) => Outcome::Stopped(reason),
+            Ok((_, done)) if done.refused => Outcome::Beyond,
             Ok((_, done)) if done.sent.iter().any(|(_, sent)| self.is_beyond(message.as_deref(), sent)) => {
                 Outcome::Beyond
             }

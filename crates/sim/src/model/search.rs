@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use highwater_wire::{Envelope, Version};
+use highwater_wire::{Envelope, Epoch, Version};
 
 use super::intern::{FastMap, Interner, Sets};
 use super::outcome::{Answers, Deliveries, Outcome};
@@ -21,6 +21,9 @@ pub(super) struct Search {
     pub(super) known: FastMap<(u32, Local), u32>,
     pub(super) mirror: Mirror,
     pub(super) deliveries: FastMap<(u32, u32), Deliveries>,
+    /// Inboxes without what their replica can only refuse, and the coordinator's without what it can make no use of.
+    pub(super) not_older: FastMap<(u32, Option<Epoch>), u32>,
+    pub(super) of_use: FastMap<(u32, u32), u32>,
     pub(super) answers: FastMap<(u32, u32), Answers>,
     states: Vec<State>,
     parents: Vec<u32>,
@@ -43,6 +46,8 @@ impl Search {
             known: FastMap::default(),
             mirror: Mirror::default(),
             deliveries: FastMap::default(),
+            not_older: FastMap::default(),
+            of_use: FastMap::default(),
             answers: FastMap::default(),
             states: Vec::new(),
             parents: Vec::new(),

@@ -16,10 +16,10 @@ pub(super) type Taken = Result<State, String>;
 impl Search {
     /// Takes the action; none if it leads beyond the bounds.
     pub(super) fn take(&mut self, state: &State, action: &Action) -> Option<Taken> {
-        let mut facts = Facts::clone(self.facts.get(state.facts));
         match action {
-            Action::At(index, what) => self.take_local(state, facts, *index, *what),
+            Action::At(index, what) => self.take_local(state, *index, *what),
             Action::Appoint { epoch, leader, starts, set } => {
+                let mut facts = Facts::clone(self.facts.get(state.facts));
                 coordinator::next_version(&mut facts);
                 facts.record.epoch = Some(*epoch);
                 facts.record.leader = Some((*leader, *starts));
@@ -30,6 +30,7 @@ impl Search {
                 let Body::ChangeSet { members, .. } = &self.messages.get(*number).body else {
                     panic!("a change is asked for by ChangeSet")
                 };
+                let mut facts = Facts::clone(self.facts.get(state.facts));
                 facts.record.set = members.iter().map(|member| member.node.0 as usize).collect();
                 coordinator::next_version(&mut facts);
                 Some(self.tell_record(state, facts))
@@ -60,10 +61,11 @@ impl Search {
                 next.inboxes[index] = self.sets.add(next.inboxes[index], message);
             }
         }
-        self.settle(next, facts)
+        next.facts = self.facts.number(facts);
+        self.settle(next)
     }
 
-    fn take_local(&mut self, state: &State, mut facts: Facts, index: usize, what: Local) -> Option<Taken> {
+    fn take_local(&mut self, state: &State, index: usize, what: Local) -> Option<Taken> {
         let outcome = self.outcome(index, state.nodes[index], what);
         let outcome = Rc::clone(&self.outcomes[outcome as usize]);
         let (node, sent, done) = match &*outcome {
@@ -71,74 +73,101 @@ impl Search {
             Outcome::Stopped(reason) => return Some(Err(format!("replica {index} stopped itself: {reason}"))),
             Outcome::Done { node, sent, done } => (*node, sent, done),
         };
-        match what {
-            Local::Crash(_) => facts.crashes += 1,
-            Local::Write(_) => facts.writes += 1,
-            Local::Fire(Timeout::Silent) => facts.silences += 1,
-            Local::Stand => facts.stood = true,
-            Local::Read => {
-                facts.reads += 1;
-                facts.read_floor = Some(facts.committed.len() as u64);
-            }
-            Local::Deliver(_) | Local::Flush | Local::Fire(_) => {}
-        }
         let mut next = *state;
         next.nodes[index] = node;
         for (to, message) in sent {
             next.inboxes[*to] = self.sets.add(next.inboxes[*to], *message);
         }
-        let judged = self.judge(state, &next, &mut facts, index, done);
-        Some(judged.map(|()| self.settle(next, facts)))
+        let known = Rc::clone(self.facts.get(state.facts));
+        if let Err(law) = self.judge_disks(state, &next, &known, index) {
+            return Some(Err(law));
+        }
+        // Most steps are of no interest to the oracle: its memory is copied only for those that are.
+        let counted = !matches!(what, Local::Deliver(_) | Local::Flush | Local::Fire(Timeout::Lagging(_)));
+        if counted || done.is_announced() {
+            let mut facts = Facts::clone(&known);
+            count(&mut facts, what);
+            if let Err(law) = self.judge_announced(&next, &mut facts, index, done) {
+                return Some(Err(law));
+            }
+            next.facts = self.facts.number(facts);
+        }
+        Some(Ok(self.settle(next)))
     }
 
-    fn judge(
+    /// The laws of what a step announced, began or cut.
+    fn judge_announced(
         &self,
-        before: &State,
         after: &State,
         facts: &mut Facts,
         index: usize,
         done: &local::Done,
     ) -> Result<(), String> {
         let nodes = self.nodes_of(after);
-        let (old, new) = (self.nodes.get(before.nodes[index]), &nodes[index]);
         if let Some(to) = done.cut {
             laws::cuts(facts, index, to)?;
         }
         if let Some((epoch, log)) = &done.led {
-            laws::begins_to_lead(facts, index, new.starts, *epoch, log)?;
+            laws::begins_to_lead(facts, index, nodes[index].starts, *epoch, log)?;
         }
         if let Some(hw) = done.hw {
-            laws::announces(facts, index, new, hw)?;
+            laws::announces(facts, index, &nodes[index], hw)?;
+            laws::durable_where_promised(facts, &nodes, self.config.commit_rule())?;
         }
+        done.indexes.iter().try_for_each(|read| laws::reads(facts, *read))
+    }
+
+    /// The laws of what lies on the disks, as far as the step of replica `index` changed it.
+    fn judge_disks(&self, before: &State, after: &State, facts: &Facts, index: usize) -> Result<(), String> {
+        let nodes = self.nodes_of(after);
+        let (old, new) = (self.nodes.get(before.nodes[index]), &nodes[index]);
         if new.replica.stream_is_live() && !old.replica.stream_is_live() {
             laws::goes_live(&nodes, index)?;
-        }
-        for read in &done.indexes {
-            laws::reads(facts, *read)?;
         }
         if old.log != new.log {
             laws::logs_agree(&nodes)?;
         }
-        if old.log != new.log || old.durable != new.durable || done.hw.is_some() {
+        if old.log != new.log || old.durable != new.durable {
             laws::durable_where_promised(facts, &nodes, self.config.commit_rule())?;
         }
         laws::covers_record(facts, &nodes)
     }
 
     /// Brings a state into its normal form: answers that change nobody are given, and what nobody can make use of any more is forgotten.
-    pub(super) fn settle(&mut self, state: State, facts: Facts) -> State {
+    pub(super) fn settle(&mut self, state: State) -> State {
         let mut state = self.answer(state);
         for index in 0..REPLICAS {
-            let promised = self.nodes.get(state.nodes[index]).replica.promised();
-            let messages = &self.messages;
-            state.inboxes[index] =
-                self.sets.retain(state.inboxes[index], |message| messages.get(message).epoch >= promised);
+            // What the disk says, not the replica: a promise that is not durable is forgotten in a crash, and older messages may then be obeyed.
+            let promised = self.nodes.get(state.nodes[index]).hard.promised;
+            let (messages, inbox) = (&self.messages, state.inboxes[index]);
+            let sets = &mut self.sets;
+            state.inboxes[index] = *self
+                .not_older
+                .entry((inbox, promised))
+                .or_insert_with(|| sets.retain(inbox, |message| messages.get(message).epoch >= promised));
         }
-        let messages = &self.messages;
-        state.inboxes[COORDINATOR] = self
-            .sets
-            .retain(state.inboxes[COORDINATOR], |message| coordinator::is_of_use(&facts, messages.get(message)));
-        state.facts = self.facts.number(facts);
+        let (messages, inbox) = (&self.messages, state.inboxes[COORDINATOR]);
+        let facts = self.facts.get(state.facts);
+        let sets = &mut self.sets;
+        state.inboxes[COORDINATOR] = *self
+            .of_use
+            .entry((inbox, state.facts))
+            .or_insert_with(|| sets.retain(inbox, |message| coordinator::is_of_use(facts, messages.get(message))));
         state
+    }
+}
+
+/// Counts a step against the bounds.
+fn count(facts: &mut Facts, what: Local) {
+    match what {
+        Local::Crash(_) => facts.crashes += 1,
+        Local::Write(_) => facts.writes += 1,
+        Local::Fire(Timeout::Silent) => facts.silences += 1,
+        Local::Stand => facts.stood = true,
+        Local::Read => {
+            facts.reads += 1;
+            facts.read_floor = Some(facts.committed.len() as u64);
+        }
+        Local::Deliver(_) | Local::Flush | Local::Fire(_) => {}
     }
 }
