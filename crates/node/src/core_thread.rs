@@ -203,14 +203,26 @@ impl Core {
                 }
             }
             Effect::Role(partition, role) => tracing::info!(partition = partition.0, ?role, "the role changed"),
-            Effect::Halted(partition, reason) => {
-                tracing::error!(partition = partition.0, %reason, "a partition halted");
-                if let Some(database) = self.databases.get(&partition) {
-                    database.shared.stop(reason);
-                }
-            }
+            Effect::Halted(partition, reason) => self.halted(partition, reason),
         }
         Ok(())
+    }
+
+    /// A partition halted. A database that could not even be opened is registered all the same, so that whoever asks for it hears why.
+    fn halted(&mut self, partition: PartitionId, reason: String) {
+        tracing::error!(partition = partition.0, %reason, "a partition halted");
+        if let Some(database) = self.databases.get(&partition) {
+            database.shared.stop(reason);
+            return;
+        }
+        // The metadata is no database, and nobody asks for it by name.
+        let record = self.host.view().partitions().find(|record| record.id == partition);
+        if let Some(name) = record.map(|record| record.name.clone()) {
+            let ahead = Arc::new(Ahead::new(self.start.ahead_bytes_max));
+            let shared = Arc::new(Database::new(name.clone(), partition, self.start.inbox.clone(), ahead));
+            shared.stop(reason);
+            self.start.registry.write().expect("no holder of this lock panics").insert(name, shared);
+        }
     }
 
     /// Starts the state machine of a partition that was opened.
