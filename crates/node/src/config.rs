@@ -1,5 +1,6 @@
 //! What a node is started with.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use highwater_wire::{CommitRule, NodeId};
@@ -17,6 +18,11 @@ pub struct Config {
     pub databases: Vec<(String, CommitRule)>,
     /// Where clients reach this node, as it tells others.
     pub address: String,
+    /// All nodes of the cluster, this one included, with the addresses where they are reached. Empty: what the folder remembers, and a cluster of one for a
+    /// new folder. Addresses given here replace those remembered.
+    pub peers: BTreeMap<NodeId, String>,
+    /// What nodes prove to each other that they know; `None` on loopback only.
+    pub cluster_secret: Option<Vec<u8>>,
     /// Without a heartbeat for this long a node is taken for dead, in milliseconds.
     pub session_ms: u64,
     /// How many bytes may be executed and not yet committed, for each database, before further writes are refused as overloaded.
@@ -34,6 +40,8 @@ impl Config {
             cluster: None,
             databases: vec![("main".to_string(), CommitRule::Quorum { q: 1 })],
             address: "127.0.0.1:8080".to_string(),
+            peers: BTreeMap::new(),
+            cluster_secret: None,
             session_ms: 600,
             ahead_bytes_max: 64 << 20,
             sql: highwater_sql::Options::default(),

@@ -71,6 +71,18 @@ pub(crate) struct Core {
     effects: Vec<Effect<Job>>,
 }
 
+/// Tells of a panic of the core's thread: a broken law, after which nothing may go on.
+struct Noticed(Arc<OnceLock<String>>);
+
+impl Drop for Noticed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The first reason is kept.
+            let _ = self.0.set("a law was broken, which is a bug; standard error says which and where".into());
+        }
+    }
+}
+
 impl Core {
     /// A core around a host that was just made, with the effects of making it.
     pub(crate) fn new(start: CoreStart, host: Host<Logs>, effects: Vec<Effect<Job>>) -> Core {
@@ -79,6 +91,7 @@ impl Core {
 
     /// Runs until told to stop, or until an effect cannot be performed.
     pub(crate) fn run(mut self, inbox: Receiver<ToCore>) {
+        let _noticed = Noticed(self.start.failed.clone());
         match self.serve(&inbox) {
             Ok(done) => {
                 self.close(&inbox);

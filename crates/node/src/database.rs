@@ -67,7 +67,7 @@ impl Database {
         if let Some(reason) = self.stopped.get() {
             return Err(not_serving(reason));
         }
-        self.machine.get().ok_or_else(|| not_serving("it is still being opened"))
+        self.machine.get().ok_or_else(|| not_serving("it is not open yet"))
     }
 
     /// Why it has stopped, if it has.

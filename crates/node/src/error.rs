@@ -34,6 +34,17 @@ pub enum StartError {
         /// Who asked for it.
         wanted: u64,
     },
+    /// A list of peers that cannot be this folder's.
+    #[error("{folder} cannot be started with these peers: {reason}")]
+    Peers {
+        /// The folder.
+        folder: PathBuf,
+        /// What does not fit, and what to do.
+        reason: String,
+    },
+    /// Another node cannot be of the same cluster.
+    #[error("the cluster cannot be formed: {0}")]
+    Forming(#[from] crate::tcp::PeerRefused),
     /// One of the node's own files does not hold what was written to it.
     #[error(
         "{file} is damaged ({reason}). Nothing was changed. The databases beside it may be whole: keep the folder, and let this node rejoin its cluster with a new folder, or restore a backup into a new folder"

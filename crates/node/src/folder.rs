@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! node            whose folder this is: cluster, node id, log id, incarnations; replaced as a whole
-//! key             the cluster's key for batons
+//! key             the key for batons of a cluster of one
+//! peers           the nodes of the cluster and their addresses; absent for a cluster of one
 //! meta/           the log of the metadata
 //! db/NAME/log/    a database's log
 //! db/NAME/sql/    its SQLite file
@@ -13,14 +14,14 @@
 //! The folder itself is locked by the process that uses it. The file `node` is written before anything else in a new folder, so a folder with logs and
 //! without it is one that lost it: never taken for new.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use highwater_host::{Folders, NodeState};
 use highwater_log::{FileIo, Io, IoFile, Log, LogError, Options, control, durable_replace};
-use highwater_wire::{Incarnation, LogId, NodeId, PartitionId};
+use highwater_wire::{Incarnation, LogId, NodeId, PartitionId, PeerId};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -32,8 +33,23 @@ const NODE_KIND: [u8; 8] = *b"node-mem";
 const NODE_VERSION: u16 = 1;
 const KEY_KIND: [u8; 8] = *b"batonkey";
 const KEY_VERSION: u16 = 1;
+const PEERS_KIND: [u8; 8] = *b"peerlist";
+const PEERS_VERSION: u16 = 1;
 const LOGS_KIND: [u8; 8] = *b"made-log";
 const LOGS_VERSION: u16 = 1;
+
+/// The cluster of a node that does not know all of its peers' log ids yet.
+pub(crate) const UNFORMED: u64 = 0;
+
+/// The nodes of a cluster of several. Empty for a cluster of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct PeerList {
+    /// Where each is reached, this one included.
+    pub(crate) addresses: BTreeMap<NodeId, String>,
+    /// The first voters; empty until the cluster is formed. Durable before the cluster's number is, so that a node that stops half way writes the same
+    /// first entry at its next start.
+    pub(crate) voters: Vec<PeerId>,
+}
 
 /// A data folder that this process holds.
 pub(crate) struct DataFolder {
@@ -88,7 +104,9 @@ impl DataFolder {
         Ok(NodeState {
             cluster: match config.cluster {
                 Some(cluster) => cluster,
-                None => random_u64()?,
+                None if config.peers.is_empty() => random_u64()?.max(1),
+                // Drawn from the nodes' log ids once all of them are known.
+                None => UNFORMED,
             },
             node: config.node.unwrap_or(NodeId(1)),
             log: LogId(random_u64()?),
@@ -102,6 +120,56 @@ impl DataFolder {
         assert!(state.starts > 0 && !state.incarnations.is_empty(), "a started node has an incarnation");
         let payload = postcard::to_stdvec(state).expect("a node's memory has nothing that cannot be written");
         self.save_sealed("node", NODE_KIND, NODE_VERSION, &payload)
+    }
+
+    /// The other nodes, as given or else as remembered. Addresses that are given are remembered.
+    pub(crate) fn peers(&self, config: &Config, state: &NodeState) -> Result<PeerList, StartError> {
+        let refuse = |reason: String| Err(StartError::Peers { folder: self.path.clone(), reason });
+        let remembered: Option<PeerList> = match self.load_sealed("peers", PEERS_KIND, PEERS_VERSION)? {
+            None => None,
+            Some(payload) => Some(postcard::from_bytes(&payload).map_err(|error| StartError::Damaged {
+                file: self.path.join("peers"),
+                reason: format!("its checksum holds and its contents do not read: {error}"),
+            })?),
+        };
+        let given = &config.peers;
+        if given.is_empty() {
+            return match remembered {
+                None if state.cluster == UNFORMED => {
+                    refuse("its cluster is not formed yet: give --peers as at the first start".to_string())
+                }
+                remembered => Ok(remembered.unwrap_or_default()),
+            };
+        }
+        if !given.contains_key(&state.node) {
+            return refuse(format!("the list lacks this node, {}: name all nodes, this one included", state.node));
+        }
+        let list = match remembered {
+            None if state.cluster != UNFORMED => {
+                return refuse(
+                    "it is a cluster of one already: give this node a new folder with --data, and import the database there"
+                        .to_string(),
+                );
+            }
+            Some(before) if !before.addresses.keys().eq(given.keys()) => {
+                let ids =
+                    |map: &BTreeMap<NodeId, String>| map.keys().map(NodeId::to_string).collect::<Vec<_>>().join(", ");
+                return refuse(format!(
+                    "its cluster has nodes {}, and the list names {}",
+                    ids(&before.addresses),
+                    ids(given)
+                ));
+            }
+            before => PeerList { addresses: given.clone(), voters: before.map(|list| list.voters).unwrap_or_default() },
+        };
+        self.remember_peers(&list)?;
+        Ok(list)
+    }
+
+    /// Makes the list of the other nodes durable.
+    pub(crate) fn remember_peers(&self, list: &PeerList) -> Result<(), StartError> {
+        let payload = postcard::to_stdvec(list).expect("a list of addresses can be written");
+        self.save_sealed("peers", PEERS_KIND, PEERS_VERSION, &payload)
     }
 
     /// The cluster's key for batons, drawn at the first start.

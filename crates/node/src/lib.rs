@@ -17,6 +17,7 @@ mod measure;
 mod node;
 pub mod peers;
 mod proposer;
+pub mod tcp;
 mod view;
 mod waiting;
 
@@ -27,5 +28,5 @@ pub use highwater_host::{HostStatus, NodeView as NodeRecordView, Registered};
 pub use highwater_partition::{AckPolicy, Outcome, PeerStatus, Status};
 pub use highwater_replica::{ProposeError, Role};
 pub use measure::CommitLatency;
-pub use node::Node;
+pub use node::{Node, Prepared};
 pub use view::{NodeView, Rates};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use highwater_host::{Host, HostError, HostStart};
+use highwater_host::{Host, HostError, HostStart, NodeState};
 use highwater_replica::Timing;
 use highwater_wire::{Incarnation, NodeId, PeerId};
 use tokio::sync::oneshot;
@@ -17,9 +17,10 @@ use crate::config::Config;
 use crate::core_thread::{Core, CoreStart, Registry};
 use crate::database::Database;
 use crate::error::{StartError, Unavailable};
-use crate::folder::{DataFolder, random_u64};
+use crate::folder::{DataFolder, PeerList, UNFORMED, random_u64};
 use crate::inbox::{Inbox, ToCore};
 use crate::peers::{NoPeers, Peers};
+use crate::tcp::{Door, Introduction, TcpPeers, gather};
 use crate::view::NodeView;
 
 /// A running node.
@@ -37,25 +38,82 @@ pub struct Node {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Node {
-    /// Takes the data folder and starts. Returns once the core runs; databases open behind it.
-    pub fn start(config: Config) -> Result<Node, StartError> {
-        Node::start_with(config, Box::new(NoPeers))
+/// A node whose folder is taken and which does not run yet.
+pub struct Prepared {
+    config: Config,
+    folder: DataFolder,
+    state: NodeState,
+    peers: PeerList,
+    introduction: Arc<Introduction>,
+    door: Door,
+}
+
+impl Prepared {
+    /// Where connections of other nodes go; serve it before [`Prepared::run`], or a new cluster's nodes wait for each other for ever.
+    pub fn door(&self) -> Door {
+        self.door.clone()
     }
 
-    /// Like [`Node::start`], with a way to other nodes.
-    pub fn start_with(config: Config, peers: Box<dyn Peers>) -> Result<Node, StartError> {
+    /// Forms the cluster, if this node is the first time there, and starts. While it waits for other nodes `waiting` is told again and again who is missing and why, and
+    /// returns whether to go on (after a pause of its own); `None` if it did not.
+    pub fn run(mut self, waiting: impl FnMut(&BTreeMap<NodeId, String>) -> bool) -> Result<Option<Node>, StartError> {
+        if self.state.cluster == UNFORMED {
+            let Some((voters, cluster)) = gather(&self.peers.addresses, &self.introduction, waiting)? else {
+                return Ok(None);
+            };
+            self.peers.voters = voters;
+            self.folder.remember_peers(&self.peers)?;
+            self.state.cluster = cluster;
+            self.folder.persist(&self.state)?;
+            self.introduction.formed(cluster);
+        }
+        let voters = match self.peers.addresses.is_empty() {
+            true => vec![self.introduction.me()],
+            false => self.peers.voters.clone(),
+        };
+        assert!(voters.contains(&self.introduction.me()), "a node is among its cluster's voters");
+        Node::start_with(self, voters).map(Some)
+    }
+}
+
+impl Node {
+    /// Takes the data folder and starts. Returns once the core runs; databases open behind it. A node with peers waits for them first, if its cluster is
+    /// not formed yet; they reach it through the door of [`Node::prepare`].
+    pub fn start(config: Config) -> Result<Node, StartError> {
+        let prepared = Node::prepare(config)?;
+        let node = prepared.run(|_| true)?;
+        Ok(node.expect("nobody asked to give up"))
+    }
+
+    /// Takes the data folder, so that other nodes may ask who this one is. Nothing runs yet.
+    pub fn prepare(config: Config) -> Result<Prepared, StartError> {
         let (folder, state) = DataFolder::take(&config)?;
-        let cluster_key = folder.cluster_key()?;
+        let peers = folder.peers(&config, &state)?;
+        let incarnation = *state.incarnations.last().expect("taking the folder adds this start's incarnation");
+        let introduction = Arc::new(Introduction::new(
+            state.cluster,
+            PeerId { node: state.node, log: state.log },
+            incarnation,
+            config.cluster_secret.clone(),
+        ));
+        let door = Door::new(introduction.clone());
+        Ok(Prepared { config, folder, state, peers, introduction, door })
+    }
+
+    fn start_with(prepared: Prepared, voters: Vec<PeerId>) -> Result<Node, StartError> {
+        let Prepared { config, folder, state, peers, introduction, door } = prepared;
+        let cluster_key = match peers.addresses.is_empty() {
+            true => folder.cluster_key()?,
+            false => introduction.shared_key(),
+        };
         let scratch = folder.clear_scratch()?;
         let incarnation = *state.incarnations.last().expect("taking the folder adds this start's incarnation");
         let (id, cluster) = (state.node, state.cluster);
-        let me = PeerId { node: state.node, log: state.log };
         let started = Instant::now();
         let mut effects = Vec::new();
         let start = HostStart {
             state,
-            voters: vec![me],
+            voters,
             databases: config.databases.clone(),
             address: config.address.clone(),
             timing: Timing::default(),
@@ -67,6 +125,14 @@ impl Node {
         let (inbox, receiver) = Inbox::new();
         let registry: Registry = Arc::new(RwLock::new(BTreeMap::new()));
         let failed = Arc::new(OnceLock::new());
+        let peers: Box<dyn Peers> = match peers.addresses.is_empty() {
+            true => Box::new(NoPeers),
+            false => Box::new(
+                TcpPeers::dial(&peers.addresses, &introduction, &inbox)
+                    .map_err(StartError::io("no threads for the other nodes"))?,
+            ),
+        };
+        door.open(inbox.clone());
         let core = CoreStart {
             folder,
             registry: registry.clone(),

@@ -38,7 +38,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn start(node: NodeId, address: String, introduction: Arc<Introduction>, inbox: Inbox) -> io::Result<Link> {
+    pub(super) fn start(
+        node: NodeId,
+        address: String,
+        introduction: Arc<Introduction>,
+        inbox: Inbox,
+    ) -> io::Result<Link> {
         let (queue, receiver) = mpsc::channel();
         let queued_bytes = Arc::new(AtomicUsize::new(0));
         let dialler = Dialler {

@@ -86,7 +86,9 @@ impl Door {
                 Ok(0) => return Err(CodecError::Malformed("the connection ended within a frame".into()).into()),
                 Ok(n) => received.extend_from_slice(&chunk[..n]),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) if received.is_empty() && error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(()),
+                Err(error) if received.is_empty() && error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return Ok(());
+                }
                 Err(error) => return Err(error.into()),
             }
             received = grown(received);

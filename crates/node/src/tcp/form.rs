@@ -23,7 +23,7 @@ pub(crate) fn gather(
     introduction: &Introduction,
     mut waiting: impl FnMut(&BTreeMap<NodeId, String>) -> bool,
 ) -> Result<Option<(Vec<PeerId>, u64)>, PeerRefused> {
-    let mut known: BTreeMap<NodeId, LogId> = BTreeMap::from([(introduction.node(), introduction.log())]);
+    let mut known: BTreeMap<NodeId, LogId> = BTreeMap::from([(introduction.me().node, introduction.me().log)]);
     let mut clusters: BTreeMap<NodeId, u64> = BTreeMap::new();
     loop {
         let mut missing = BTreeMap::new();
@@ -36,7 +36,9 @@ pub(crate) fn gather(
                     known.insert(*node, log);
                     clusters.insert(*node, cluster);
                 }
-                Err(error @ (PeerRefused::SameId(_) | PeerRefused::OtherNode { .. } | PeerRefused::Codec(_))) => return Err(error),
+                Err(error @ (PeerRefused::SameId(_) | PeerRefused::OtherNode { .. } | PeerRefused::Codec(_))) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     missing.insert(*node, error.to_string());
                 }

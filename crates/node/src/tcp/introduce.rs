@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use hmac::{Hmac, Mac};
 use highwater_wire::codec::{CodecError, Hello, VERSION_MAX, VERSION_MIN};
-use highwater_wire::{Incarnation, LogId, NodeId};
-use sha2::Sha256;
+use highwater_wire::{Incarnation, NodeId, PeerId};
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
 
 /// How long either end may take to introduce itself.
 const HELLO_WAIT: Duration = Duration::from_secs(5);
@@ -20,8 +20,7 @@ const HELLO_WAIT: Duration = Duration::from_secs(5);
 /// What this node says of itself. The cluster is 0 until it is formed.
 pub(crate) struct Introduction {
     cluster: AtomicU64,
-    node: NodeId,
-    log: LogId,
+    me: PeerId,
     incarnation: Incarnation,
     secret: Option<Vec<u8>>,
 }
@@ -36,7 +35,9 @@ pub enum PeerRefused {
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// The other end is this node, or another process under the same id.
-    #[error("the other end calls itself node {0} too: two nodes may not share an id; start one of them with another --id and its own --data")]
+    #[error(
+        "the other end calls itself node {0} too: two nodes may not share an id; start one of them with another --id and its own --data"
+    )]
     SameId(NodeId),
     /// The other end is not who was dialled.
     #[error("the other end is node {found}, where node {wanted} was expected: correct --peers")]
@@ -47,7 +48,9 @@ pub enum PeerRefused {
         found: NodeId,
     },
     /// The other end belongs to another cluster.
-    #[error("node {node} belongs to cluster {found:016x}, this one to {wanted:016x}: its data folder is another cluster's")]
+    #[error(
+        "node {node} belongs to cluster {found:016x}, this one to {wanted:016x}: its data folder is another cluster's"
+    )]
     OtherCluster {
         /// The other end.
         node: NodeId,
@@ -65,16 +68,26 @@ pub enum PeerRefused {
 }
 
 impl Introduction {
-    pub(crate) fn new(cluster: u64, node: NodeId, log: LogId, incarnation: Incarnation, secret: Option<Vec<u8>>) -> Self {
-        Introduction { cluster: AtomicU64::new(cluster), node, log, incarnation, secret }
+    pub(crate) fn new(cluster: u64, me: PeerId, incarnation: Incarnation, secret: Option<Vec<u8>>) -> Self {
+        Introduction { cluster: AtomicU64::new(cluster), me, incarnation, secret }
+    }
+
+    pub(crate) fn me(&self) -> PeerId {
+        self.me
+    }
+
+    /// A key that all nodes of the cluster arrive at.
+    pub(crate) fn shared_key(&self) -> [u8; 32] {
+        assert_ne!(self.cluster(), 0, "the key is the formed cluster's");
+        let mut hash = Sha256::new();
+        hash.update(b"highwater batons");
+        hash.update(self.cluster().to_be_bytes());
+        hash.update(self.secret.as_deref().unwrap_or_default());
+        hash.finalize().into()
     }
 
     pub(crate) fn node(&self) -> NodeId {
-        self.node
-    }
-
-    pub(crate) fn log(&self) -> LogId {
-        self.log
+        self.me.node
     }
 
     /// The cluster, 0 if it is not formed yet.
@@ -113,7 +126,7 @@ impl Introduction {
     }
 
     fn accept(&self, theirs: &Hello) -> Result<(), PeerRefused> {
-        if theirs.node == self.node {
+        if theirs.node == self.me.node {
             return Err(PeerRefused::SameId(theirs.node));
         }
         let cluster = self.cluster();
@@ -132,8 +145,8 @@ impl Introduction {
             version_min: VERSION_MIN,
             version_max: VERSION_MAX,
             cluster: self.cluster(),
-            node: self.node,
-            log: self.log,
+            node: self.me.node,
+            log: self.me.log,
             incarnation: self.incarnation,
             proof: Vec::new(),
         };
