@@ -200,23 +200,23 @@ fn change<'e>(event: &'e RowEvent<'_>, shape: &Shape) -> Result<RowChange<'e>, S
     let by_rowid = matches!(shape.key, RowKey::Rowid(_));
     Ok(match event.op {
         RowOp::Insert => {
-            let values = shape.columns.iter().map(|(cid, _)| event.new(*cid)).collect::<Result<_, _>>()?;
+            let values = shape.columns.iter().map(|(cid, _)| event.after(*cid)).collect::<Result<_, _>>()?;
             RowChange::Insert { rowid: by_rowid.then_some(event.new_rowid), values }
         }
         RowOp::Delete => {
-            let values = shape.columns.iter().map(|(cid, _)| event.old(*cid)).collect::<Result<_, _>>()?;
+            let values = shape.columns.iter().map(|(cid, _)| event.before(*cid)).collect::<Result<_, _>>()?;
             RowChange::Delete { rowid: by_rowid.then_some(event.old_rowid), values }
         }
         RowOp::Update => {
             let key = match &shape.key {
                 RowKey::Rowid(_) => UpdateKey::Rowid { old: event.old_rowid, new: event.new_rowid },
                 RowKey::Columns(positions) => UpdateKey::Columns(
-                    positions.iter().map(|at| event.old(shape.columns[*at].0)).collect::<Result<_, _>>()?,
+                    positions.iter().map(|at| event.before(shape.columns[*at].0)).collect::<Result<_, _>>()?,
                 ),
             };
             let mut changes: Vec<Change<'e>> = Vec::new();
             for (position, (cid, _)) in shape.columns.iter().enumerate() {
-                let (old, new) = (event.old(*cid)?, event.new(*cid)?);
+                let (old, new) = (event.before(*cid)?, event.after(*cid)?);
                 if !same(old, new) {
                     changes.push((position, old, new));
                 }

@@ -33,7 +33,7 @@ impl Database {
     /// Before a write: makes room in SQLite's log if it is due, waiting for HW if it is pressing.
     pub(crate) fn make_room(&self, core: &mut Core) -> Result<(), SqlError> {
         let size = wal_bytes(core.frames_now());
-        if size < self.options.wal_bytes_checkpoint {
+        if size < self.options.wal_bytes_checkpoint || self.put_off(core) {
             return Ok(());
         }
         let until = Instant::now() + self.options.checkpoint_wait;
@@ -51,6 +51,23 @@ impl Database {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a reader kept a checkpoint from ending and too little was written since to try again.
+    fn put_off(&self, core: &Core) -> bool {
+        let now = wal_bytes(core.frames_now());
+        core.put_off > 0
+            && now < wal_bytes(core.put_off) + self.options.wal_bytes_checkpoint / 4
+            && now < self.options.wal_bytes_max
+    }
+
+    /// Ends interactive transactions whose time is over: their states keep checkpoints from ending.
+    fn expire_streams(&self) {
+        for stream in self.live_streams() {
+            if let Ok(mut stream) = stream.try_lock() {
+                stream.lose_if_overdue();
+            }
+        }
     }
 
     /// Makes a checkpoint if the log is large and everything in it is committed.
@@ -73,19 +90,24 @@ impl Database {
     pub(crate) fn checkpoint(&self, core: &mut Core) -> Result<(), MachineError> {
         let committed = core.committed.max(self.snapshots.published().unwrap_or(0));
         assert!(committed >= core.end, "{} is executed and {committed} committed", core.end);
+        self.expire_streams();
         let applier = core.applier.as_ref().expect("the applying connection is open");
         let before = Snapshot::newest(&applier.conn)?;
         let marker = Marker { salts: before.salts(), frames: before.frames(), applied: core.end };
         self.files
             .write_marker(&marker)
             .map_err(|error| MachineError::Failed(format!("the checkpoint's marker could not be written: {error}")))?;
-        if !applier.conn.checkpoint_truncate()? {
-            tracing::debug!(frames = before.frames(), "a reader kept a checkpoint from ending");
-            return Ok(());
-        }
-        // SQLite gives a snapshot only of a log that is not empty.
+        let emptied = applier.conn.checkpoint_truncate()?;
+        // One more transaction, either way. SQLite gives a snapshot only of a log that is not empty. And if a reader kept the log from being emptied after all
+        // of it was written back, the next transaction may begin the log anew, which makes every older snapshot useless: it shall be this one.
         applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
         let snapshot = Snapshot::newest(&applier.conn)?;
+        core.put_off = if emptied || snapshot.salts() != marker.salts { 0 } else { snapshot.frames() };
+        if core.put_off > 0 {
+            tracing::debug!(frames = core.put_off, "a reader kept a checkpoint from ending");
+        }
+        // What was written back cannot be rewound, whether the log was emptied or not.
+        core.salts = snapshot.salts();
         core.frames = vec![Frame { end: core.end, epoch: core.epoch, frames: snapshot.frames() }];
         self.snapshots.reset(State { end: core.end, epoch: core.epoch, snapshot });
         core.check();

@@ -12,7 +12,7 @@ use crate::api::SqlError;
 use crate::capture::Capture;
 use crate::classify::{self, Class, Facts};
 use crate::error::{error, from_failure};
-use crate::ffi::{Conn, Failure, Hooks, OpenMode, Stmt};
+use crate::ffi::{BUSY_TIMEOUT_MS, Conn, Failure, Hooks, OpenMode, Stmt};
 use crate::options::Options;
 use crate::text;
 
@@ -49,7 +49,7 @@ impl std::ops::Deref for Client {
 
 /// What every connection of ours is set to: the log is the source of durability, and checkpoints are made by one procedure alone.
 pub(crate) fn set_up(conn: &Conn) -> Result<(), Failure> {
-    conn.set_busy_timeout(1_000);
+    conn.set_busy_timeout(BUSY_TIMEOUT_MS);
     conn.set_switch(ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.hooks()
         .internally(|| conn.exec("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA main.schema_version"))
@@ -155,10 +155,10 @@ impl Client {
             Some(reason) => error("SQLITE_AUTH", reason.clone()),
             None => from_failure(failure),
         })?;
-        let used = if readonly_begin { sql.len() } else { used };
         let Some(stmt) = stmt else { return Ok((None, used)) };
-        let class = classify::classify(&sent[..used.min(sent.len())], &facts, stmt.readonly(), stmt.is_explain())
+        let class = classify::classify(&sent[..used], &facts, stmt.readonly(), stmt.is_explain())
             .map_err(|reason| error("SQLITE_AUTH", reason))?;
+        let used = if readonly_begin { sql.len() } else { used };
         Ok((Some(Prepared { stmt, class, facts }), used))
     }
 

@@ -100,6 +100,9 @@ impl Database {
                 return Err(failure);
             }
         };
+        if snapshot.salts() != core.salts {
+            core.failed = Some("SQLite began its log anew outside a checkpoint".to_string());
+        }
         core.end = end;
         core.epoch = Some(epoch);
         core.log_time_ms = log_time_ms;

@@ -19,6 +19,10 @@ pub(crate) struct Core {
     pub(crate) log_time_ms: i64,
     /// Where transactions end in SQLite's log since the last checkpoint, the state right after that first.
     pub(crate) frames: Vec<Frame>,
+    /// The salts of SQLite's log. They change at a checkpoint and at no other time.
+    pub(crate) salts: [u8; 8],
+    /// How many frames there were when a reader last kept a checkpoint from ending.
+    pub(crate) put_off: u32,
     /// Everything below it is known to be committed.
     pub(crate) committed: Offset,
     /// Entries of a transaction whose end has not come yet.

@@ -258,6 +258,8 @@ pub(crate) fn open_core(files: &Files, snapshots: &Snapshots) -> Result<Core, Fa
         epoch,
         log_time_ms,
         frames: vec![Frame { end, epoch, frames: snapshot.frames() }],
+        salts: snapshot.salts(),
+        put_off: 0,
         committed: end,
         unfinished,
         failed: None,

@@ -33,7 +33,7 @@ impl Database {
         self.gate.write().expect("nothing under this lock panics")
     }
 
-    fn live_streams(&self) -> Vec<Arc<Mutex<Stream>>> {
+    pub(crate) fn live_streams(&self) -> Vec<Arc<Mutex<Stream>>> {
         let mut streams = self.streams.lock().expect("nothing under this lock panics");
         streams.retain(|stream| stream.strong_count() > 0);
         streams.iter().filter_map(std::sync::Weak::upgrade).collect()

@@ -17,19 +17,21 @@ const GUARD: &str = "highwater_statement";
 
 /// Gives a statement its arguments.
 pub(crate) fn bind(stmt: &mut Stmt, statement: &Statement) -> Result<(), SqlError> {
-    let bare = |name: &str| name.trim_start_matches([':', '@', '$']).to_string();
+    // A name that is given without its first character stands for any of the three; one that is given with it goes first.
+    let find = |name: &str| {
+        let given = |wanted: &str| statement.named.iter().position(|(given, _)| given == wanted);
+        given(name).or_else(|| given(&name[1..]))
+    };
     let mut next = 0;
     let mut used = vec![false; statement.args.len()];
     let mut named_used = vec![false; statement.named.len()];
     for index in 1..=stmt.parameter_count() {
         let name = stmt.parameter_name(index);
         let value = match &name {
-            Some(name) if !name.starts_with('?') => {
-                statement.named.iter().position(|(given, _)| given == name || bare(given) == bare(name)).map(|at| {
-                    named_used[at] = true;
-                    &statement.named[at].1
-                })
-            }
+            Some(name) if !name.starts_with('?') => find(name).map(|at| {
+                named_used[at] = true;
+                &statement.named[at].1
+            }),
             // `?NNN` is the NNN-th argument, and the next nameless one comes after it.
             Some(name) => {
                 next = name[1..].parse::<usize>().unwrap_or(index) - 1;

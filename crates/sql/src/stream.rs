@@ -91,6 +91,13 @@ impl Stream {
         }
     }
 
+    /// Ends an open transaction whose time is over.
+    pub(crate) fn lose_if_overdue(&mut self) {
+        if self.transaction.as_ref().is_some_and(|open| Instant::now() >= open.deadline) {
+            self.lose_transaction("TRANSACTION_TIMEOUT", TIMED_OUT);
+        }
+    }
+
     /// Closes the connection; temporary objects are lost with it, which the client is told.
     pub(crate) fn close_connection(&mut self) {
         assert!(self.transaction.is_none(), "a transaction is ended first");
@@ -134,9 +141,7 @@ impl Stream {
 
     /// Runs one statement.
     pub(crate) fn execute(&mut self, asked: &Asked<'_>, statement: &Statement) -> Answer<Outcome<ResultSet>> {
-        if self.transaction.as_ref().is_some_and(|open| Instant::now() >= open.deadline) {
-            self.lose_transaction("TRANSACTION_TIMEOUT", TIMED_OUT);
-        }
+        self.lose_if_overdue();
         if let Some(answer) = self.tell_lost(&statement.sql) {
             return answer;
         }
@@ -367,11 +372,10 @@ impl Stream {
         let deadline = Instant::now() + asked.database.options.interactive_max;
         let open = Open { reads_only: mode == BeginMode::ReadOnly, by_savepoint, deadline, side: Side::Undecided };
         self.transaction = Some(open);
-        if mode == BeginMode::Immediate || (mode == BeginMode::Deferred && asked.writes_follow) {
-            if let Err(failed) = self.begin_writing(asked) {
-                self.roll_back();
-                return Err(failed);
-            }
+        let takes_writer = mode == BeginMode::Immediate || (mode == BeginMode::Deferred && asked.writes_follow);
+        if takes_writer && let Err(failed) = self.begin_writing(asked) {
+            self.roll_back();
+            return Err(failed);
         }
         Ok(ResultSet::default())
     }

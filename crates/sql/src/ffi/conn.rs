@@ -15,6 +15,9 @@ use super::stmt::{Step, Stmt};
 /// a cleverer rule.
 const CACHE_MAX: usize = 256;
 
+/// How long a lock of SQLite's is waited for. Only checkpoints and starts of logs take any that others could hold.
+pub(crate) const BUSY_TIMEOUT_MS: c_int = 1_000;
+
 /// What SQLite said when something failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -260,6 +263,8 @@ impl Conn {
     /// Writes the log back into the database file and empties it. `Ok(false)`: somebody still reads from it.
     pub(crate) fn checkpoint_truncate(&self) -> Result<bool, Failure> {
         let (mut log, mut done): (c_int, c_int) = (0, 0);
+        // Whoever reads may read for long; nobody waits for that here.
+        self.set_busy_timeout(0);
         // SAFETY: the name is NUL-terminated; both integers live through the call.
         let code = unsafe {
             ffi::sqlite3_wal_checkpoint_v2(
@@ -270,6 +275,7 @@ impl Conn {
                 &mut done,
             )
         };
+        self.set_busy_timeout(BUSY_TIMEOUT_MS);
         match code & 0xff {
             ffi::SQLITE_OK => Ok(true),
             ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Ok(false),
@@ -329,7 +335,7 @@ pub(super) fn prepare(db: *mut ffi::sqlite3, sql: &str, keep: bool) -> Result<(O
     let mut stmt = ptr::null_mut();
     let mut tail: *const c_char = ptr::null();
     // SAFETY: the text is given with its length; `stmt` and `tail` live through the call, and `tail` points into the text.
-    let code = unsafe { ffi::sqlite3_prepare_v3(db, sql.as_ptr().cast(), length, flags as u32, &mut stmt, &mut tail) };
+    let code = unsafe { ffi::sqlite3_prepare_v3(db, sql.as_ptr().cast(), length, flags, &mut stmt, &mut tail) };
     if code != ffi::SQLITE_OK {
         return Err(failure(db, code));
     }

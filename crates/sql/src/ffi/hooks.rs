@@ -150,14 +150,14 @@ pub(crate) struct RowEvent<'a> {
 
 impl RowEvent<'_> {
     /// The value before, of a stored column. Not for an insertion.
-    pub(crate) fn old(&self, column: usize) -> Result<ValueRef<'_>, Failure> {
+    pub(crate) fn before(&self, column: usize) -> Result<ValueRef<'_>, Failure> {
         assert_ne!(self.op, RowOp::Insert, "a new row has no old values");
         // SAFETY: called within the preupdate callback of this handle.
         unsafe { self.value(ffi::sqlite3_preupdate_old, column) }
     }
 
     /// The value after, of a stored column. Not for a deletion.
-    pub(crate) fn new(&self, column: usize) -> Result<ValueRef<'_>, Failure> {
+    pub(crate) fn after(&self, column: usize) -> Result<ValueRef<'_>, Failure> {
         assert_ne!(self.op, RowOp::Delete, "a deleted row has no new values");
         // SAFETY: called within the preupdate callback of this handle.
         unsafe { self.value(ffi::sqlite3_preupdate_new, column) }

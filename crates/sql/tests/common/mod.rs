@@ -61,6 +61,11 @@ impl Log {
         state.end = to;
     }
 
+    /// An empty log whose first entry will be at `base`.
+    pub fn start_at(&self, base: Offset) {
+        self.state.lock().unwrap().end = base;
+    }
+
     /// Where batches end, from 0 on.
     pub fn ends(&self) -> Vec<Offset> {
         self.state.lock().unwrap().batches.iter().map(|(_, end, _)| *end).collect()
