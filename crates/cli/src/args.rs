@@ -49,7 +49,7 @@ pub(crate) struct ClusterArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file; what is also given on the command line wins. Keys: data, listen, address, id, tokens, read_tokens, cluster_secret, databases.
+    /// A TOML file; what is also given on the command line wins. Keys: data, listen, advertise, id, peers, tokens, read_tokens, cluster_secret, databases.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     /// The data folder, made if there is none [default: ./highwater-data].
@@ -61,6 +61,13 @@ pub(crate) struct ServeArgs {
     /// The node's id [default: what the folder says; 1 for a new folder].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) id: Option<u32>,
+    /// Where clients and other nodes reach this node, if that is another address than it listens on.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) advertise: Option<String>,
+    /// All nodes of the cluster, this one included, with their addresses: `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT`, the same list on every node at the
+    /// first start. Later starts need it only to change addresses.
+    #[arg(long, value_name = "ID=HOST:PORT,...", value_delimiter = ',')]
+    pub(crate) peers: Vec<String>,
     /// A token whose bearers may do everything. May be given several times.
     #[arg(long, env = "HIGHWATER_TOKENS", value_delimiter = ',', value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Vec<String>,

@@ -23,8 +23,11 @@ struct File {
     data: Option<PathBuf>,
     /// The address to listen on.
     listen: Option<SocketAddr>,
-    /// Where clients reach this node, if that is another address than it listens on.
-    address: Option<String>,
+    /// Where clients and other nodes reach this node, if that is another address than it listens on.
+    advertise: Option<String>,
+    /// All nodes of the cluster with their addresses: `1 = "HOST:PORT"`.
+    #[serde(default)]
+    peers: std::collections::BTreeMap<String, String>,
     /// The node's id.
     id: Option<u32>,
     #[serde(default)]
@@ -66,6 +69,16 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let secret = args.cluster_secret.clone().or(file.cluster_secret);
     let server = ServerConfig { listen, tokens, has_cluster_secret: secret.is_some(), limits: Limits::default() };
     let mut node = Config { node: args.id.or(file.id).map(NodeId), ..Config::single(&data) };
+    node.cluster_secret = secret.map(String::into_bytes);
+    let listed = args.peers.iter().map(|peer| peer.split_once('=').with_context(|| not_a_peer(peer)));
+    node.peers = match args.peers.is_empty() {
+        false => peers(listed.collect::<anyhow::Result<Vec<_>>>()?)?,
+        true => peers(file.peers.iter().map(|(id, address)| (id.as_str(), address.as_str())).collect())?,
+    };
+    if node.peers.len() > 1 {
+        let majority = node.peers.len() as u32 / 2 + 1;
+        node.databases = vec![("main".to_string(), CommitRule::Quorum { q: majority })];
+    }
     if !file.databases.is_empty() {
         node.databases = file
             .databases
@@ -78,7 +91,28 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         .max_blocking_threads(1024)
         .build()
         .context("the runtime cannot be started")?;
-    runtime.block_on(serve(node, server, file.address))
+    runtime.block_on(serve(node, server, args.advertise.clone().or(file.advertise)))
+}
+
+fn not_a_peer(found: &str) -> String {
+    format!("a peer is ID=HOST:PORT, as in 2=127.0.0.1:8081; found {found:?}")
+}
+
+fn peers(listed: Vec<(&str, &str)>) -> anyhow::Result<std::collections::BTreeMap<NodeId, String>> {
+    let mut peers = std::collections::BTreeMap::new();
+    for (id, address) in listed {
+        let wrong = || not_a_peer(&format!("{id}={address}"));
+        let id = NodeId(id.trim().parse().with_context(wrong)?);
+        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        port.with_context(wrong)?;
+        if peers.insert(id, address.to_string()).is_some() {
+            bail!("node {id} is named twice among the peers");
+        }
+    }
+    if peers.len() == 2 {
+        tracing::warn!("a cluster of two nodes stops writing when either is lost; three survive the loss of one");
+    }
+    Ok(peers)
 }
 
 fn nonempty(tokens: Vec<String>, option: &str) -> anyhow::Result<Vec<String>> {
@@ -102,11 +136,17 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
     config.address = address.unwrap_or_else(|| bound.to_string());
     let folder = config.data.clone();
     let databases: Vec<String> = config.databases.iter().map(|(name, _)| name.clone()).collect();
-    let node = tokio::task::spawn_blocking(move || Node::start(config)).await.context("starting the node failed")??;
-    let node = Arc::new(node);
+    let prepared = tokio::task::spawn_blocking(move || Node::prepare(config)).await.context("starting failed")??;
+    let server = server.open(&prepared)?;
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let stop = Arc::new(stop);
     tokio::spawn(stop_on_signal(stop.clone())?);
+    let giving_up = stopped.clone();
+    let started = tokio::task::spawn_blocking(move || prepared.run(|missing| wait_for_peers(missing, &giving_up)));
+    let Some(node) = started.await.context("starting the node failed")?? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let node = Arc::new(node);
     tokio::spawn(stop_on_failure(node.clone(), stop.clone()));
     tokio::spawn(announce(node.clone(), bound, databases, folder));
     let mut stopping = stopped.clone();
@@ -121,6 +161,18 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
         Some(reason) => bail!("the node stopped by itself: {reason}"),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// A new cluster's node waits until all others have said who they are.
+fn wait_for_peers(
+    missing: &std::collections::BTreeMap<NodeId, String>,
+    stopped: &tokio::sync::watch::Receiver<bool>,
+) -> bool {
+    let missing: Vec<String> = missing.iter().map(|(node, reason)| format!("node {node} ({reason})")).collect();
+    tracing::info!("waiting for {} to form the cluster", missing.join(", "));
+    // sleep: the others are asked again after a pause.
+    std::thread::sleep(Duration::from_millis(50));
+    !*stopped.borrow()
 }
 
 /// Says once that it is ready, on standard output.
@@ -173,7 +225,7 @@ mod tests {
     #[test]
     fn a_configuration_file_is_read_and_unknown_keys_are_refused() {
         let file: File = toml::from_str(
-            "data = \"/d\"\nlisten = \"127.0.0.1:1\"\nid = 3\ntokens = [\"a\"]\n[databases]\nshop = \"quorum:1\"\n",
+            "data = \"/d\"\nlisten = \"127.0.0.1:1\"\nid = 3\npeers = { 3 = \"h:1\" }\ntokens = [\"a\"]\n[databases]\nshop = \"quorum:1\"\n",
         )
         .expect("a configuration");
         assert_eq!((file.id, file.tokens.len()), (Some(3), 1));

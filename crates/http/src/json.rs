@@ -10,12 +10,14 @@
 //!
 //! On the way in `true` and `false` are 1 and 0, and a number is an INTEGER exactly if it has neither fraction nor exponent.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use highwater_sql::{ResultSet, Value};
 use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// Base64 as it leaves: with padding. On the way in padding may be missing.
@@ -114,43 +116,50 @@ impl Serialize for PlainResult<'_> {
     }
 }
 
-/// Reads one argument. The error says what was found and what is allowed.
-pub(crate) fn value_from_json(json: &serde_json::Value) -> Result<Value, String> {
-    use serde_json::Value as Json;
-    match json {
-        Json::Null => Ok(Value::Null),
-        Json::Bool(flag) => Ok(Value::Integer(i64::from(*flag))),
-        Json::Number(number) => {
-            if let Some(integer) = number.as_i64() {
-                Ok(Value::Integer(integer))
-            } else if number.is_u64() {
-                Err(format!(
-                    "the integer {number} does not fit in SQLite's 64 bits; send it as text, or as 1.0e19 for a real"
-                ))
-            } else {
-                let real = number.as_f64().ok_or_else(|| format!("the number {number} is not a double"))?;
-                Ok(Value::Real(real))
-            }
-        }
-        Json::String(text) => Ok(Value::Text(text.clone())),
-        Json::Object(map) => match (map.len(), map.get("base64")) {
-            (1, Some(Json::String(text))) => BASE64
-                .decode(text)
+/// Reads one argument, from its text: whether a number is an INTEGER is a matter of how it is written. The error says what was found and what is allowed.
+pub(crate) fn value_from_json(json: &RawValue) -> Result<Value, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Blob<'a> {
+        #[serde(borrow)]
+        base64: Cow<'a, str>,
+    }
+    let text = json.get();
+    let unread = |error: serde_json::Error| format!("it does not read: {error}");
+    match text.as_bytes()[0] {
+        b'n' => Ok(Value::Null),
+        b't' => Ok(Value::Integer(1)),
+        b'f' => Ok(Value::Integer(0)),
+        b'"' => serde_json::from_str(text).map(Value::Text).map_err(unread),
+        b'{' => {
+            let blob: Blob<'_> = serde_json::from_str(text)
+                .map_err(|_| "an argument that is an object must be a blob, {\"base64\": \"...\"}".to_string())?;
+            BASE64
+                .decode(blob.base64.as_bytes())
                 .map(Value::Blob)
-                .map_err(|error| format!("the text of \"base64\" is not base64: {error}")),
-            _ => Err("an argument that is an object must be a blob, {\"base64\": \"...\"}".to_string()),
-        },
-        Json::Array(_) => {
+                .map_err(|error| format!("the text of \"base64\" is not base64: {error}"))
+        }
+        b'[' => {
             Err("an argument cannot be an array; it is null, a number, a string, a boolean or {\"base64\": \"...\"}"
                 .to_string())
         }
+        _ if text.contains(['.', 'e', 'E']) => text
+            .parse()
+            .map(Value::Real)
+            .map_err(|_| format!("the number {text:.40} is not a double")),
+        _ => text.parse().map(Value::Integer).map_err(|_| {
+            format!("the integer {text:.40} does not fit in SQLite's 64 bits; send it as a string, or as a real by writing it with a fraction")
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    fn read(json: &str) -> Result<Value, String> {
+        value_from_json(serde_json::from_str(json).expect("the test writes JSON"))
+    }
 
     fn written(value: Value, integers: Integers) -> String {
         serde_json::to_string(&PlainValue(&value, integers)).expect("values can be written")
@@ -178,20 +187,31 @@ mod tests {
     #[test]
     fn arguments_are_read_as_they_are_written() {
         for (json, value) in [
-            (json!(null), Value::Null),
-            (json!(true), Value::Integer(1)),
-            (json!(i64::MAX), Value::Integer(i64::MAX)),
-            (json!(1.0), Value::Real(1.0)),
-            (json!("x"), Value::Text("x".into())),
-            (json!({"base64": "AQI"}), Value::Blob(vec![1, 2])),
-            (json!({"base64": "AQI="}), Value::Blob(vec![1, 2])),
+            ("null", Value::Null),
+            ("true", Value::Integer(1)),
+            ("false", Value::Integer(0)),
+            ("9223372036854775807", Value::Integer(i64::MAX)),
+            ("-9223372036854775808", Value::Integer(i64::MIN)),
+            ("1.0", Value::Real(1.0)),
+            ("1e2", Value::Real(100.0)),
+            ("1e999", Value::Real(f64::INFINITY)),
+            ("\"x\\n\\u00fc\"", Value::Text("x\nü".into())),
+            ("{\"base64\": \"AQI\"}", Value::Blob(vec![1, 2])),
+            ("{\"base64\": \"AQI=\"}", Value::Blob(vec![1, 2])),
         ] {
-            assert_eq!(value_from_json(&json), Ok(value), "{json}");
+            assert_eq!(read(json), Ok(value), "{json}");
         }
-        for wrong in
-            [json!([1]), json!({}), json!({"base64": 1}), json!({"base64": "?"}), json!({"a": 1}), json!(u64::MAX)]
-        {
-            assert!(value_from_json(&wrong).is_err(), "{wrong}");
+        for wrong in [
+            "[1]",
+            "{}",
+            "{\"base64\": 1}",
+            "{\"base64\": \"?\"}",
+            "{\"a\": 1}",
+            "{\"base64\": \"AQI\", \"a\": 1}",
+            "9223372036854775808",
+            "18446744073709551616",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `POST /db/NAME/sql`: one transaction as plain JSON, for curl and everything else that speaks HTTP.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
@@ -9,6 +10,7 @@ use highwater_sql::{Key, ResultSet, Statement, Transaction};
 use highwater_wire::Position;
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
@@ -16,7 +18,7 @@ use crate::app::{App, Lane, looks_read_only};
 use crate::failure::{Failure, respond};
 use crate::json::{Integers, PlainResult, value_from_json};
 use crate::options::RequestOptions;
-use crate::settle::{before_reading, position, settle};
+use crate::settle::{before_reading, before_writing, position, settle};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +26,7 @@ struct Request {
     #[serde(default)]
     sql: Option<String>,
     #[serde(default)]
-    args: Option<serde_json::Value>,
+    args: Option<Box<RawValue>>,
     #[serde(default)]
     statements: Option<Vec<One>>,
 }
@@ -34,7 +36,7 @@ struct Request {
 struct One {
     sql: String,
     #[serde(default)]
-    args: Option<serde_json::Value>,
+    args: Option<Box<RawValue>>,
 }
 
 /// Reads a request's statements, or says what is wrong with it.
@@ -73,28 +75,27 @@ fn statements(body: &[u8], max: usize) -> Result<Vec<Statement>, Failure> {
 fn statement(one: One, index: usize) -> Result<Statement, Failure> {
     let invalid = |message: String| Failure { statement: Some(index), ..Failure::bad("ARGS_INVALID", message) };
     let mut statement = Statement { sql: one.sql, want_rows: true, ..Statement::default() };
-    match one.args {
-        None | Some(serde_json::Value::Null) => {}
-        Some(serde_json::Value::Array(args)) => {
-            for (at, arg) in args.iter().enumerate() {
+    let args = one.args.as_ref().map_or("null", |args| args.get());
+    let unread = |error: serde_json::Error| invalid(format!("\"args\" do not read: {error}"));
+    match args.as_bytes()[0] {
+        b'n' => {}
+        b'[' => {
+            let args: Vec<&RawValue> = serde_json::from_str(args).map_err(unread)?;
+            for (at, arg) in args.into_iter().enumerate() {
                 let value = value_from_json(arg).map_err(|reason| invalid(format!("argument {}: {reason}", at + 1)))?;
                 statement.args.push(value);
             }
         }
-        Some(serde_json::Value::Object(args)) => {
+        b'{' => {
+            let args: BTreeMap<String, &RawValue> = serde_json::from_str(args).map_err(unread)?;
             for (name, arg) in args {
-                let value = value_from_json(&arg).map_err(|reason| invalid(format!("argument {name:?}: {reason}")))?;
+                let value = value_from_json(arg).map_err(|reason| invalid(format!("argument {name:?}: {reason}")))?;
                 statement.named.push((name, value));
             }
         }
-        Some(other) => {
+        _ => {
             return Err(invalid(format!(
-                "\"args\" must be a list, or an object of names and values; found {}",
-                match other {
-                    serde_json::Value::String(_) => "a string",
-                    serde_json::Value::Bool(_) => "a boolean",
-                    _ => "a number",
-                }
+                "\"args\" must be a list, or an object of names and values; found {args:.40}"
             )));
         }
     }
@@ -168,7 +169,7 @@ pub(crate) async fn run(
     }
     if !reads {
         access.full()?;
-        db.admit()?;
+        before_writing(&db, &options).await?;
     }
     before_reading(&db, &options, reads).await?;
 
@@ -215,6 +216,8 @@ mod tests {
             (r#"{"sql":"a","args":7}"#, "ARGS_INVALID"),
             (r#"{"sql":"a","args":[[1]]}"#, "ARGS_INVALID"),
             (r#"{"sql":"a","args":[18446744073709551615]}"#, "ARGS_INVALID"),
+            (r#"{"sql":"a","args":[99999999999999999999]}"#, "ARGS_INVALID"),
+            (r#"{"sql":"a","args":true}"#, "ARGS_INVALID"),
         ] {
             let failure = statements(body.as_bytes(), 2).expect_err(body);
             assert_eq!((failure.code.as_str(), failure.status), (code, StatusCode::BAD_REQUEST), "{body}");

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{FromRequestParts, Path, RawQuery, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use highwater_node::{Node, Unavailable};
+use highwater_node::{Node, Role, Unavailable};
 use serde_json::json;
 
 use crate::access::Access;
@@ -22,6 +23,23 @@ use crate::{body, metrics, plain, status, transfer, verify};
 const DEFAULT_DATABASE: &str = "main";
 
 type Shared = State<Arc<App>>;
+
+/// The name of a database in a path. One that is not text is refused like everything else that is wrong.
+struct Name(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, Response> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Name(name)),
+            Err(error) => {
+                let failure = Failure::bad("PATH_INVALID", format!("the path does not name a database: {error}"));
+                Err(if parts.uri.path().ends_with("/sql") { failure.plain() } else { failure.hrana() })
+            }
+        }
+    }
+}
 
 /// Everything that is served.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -99,8 +117,10 @@ pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
         if let Err(reason) = db.sql() {
             return Ok(Some(reason.to_string()));
         }
-        let published = view.partition(record.id).is_some_and(|status| status.leader.is_some() && status.published > 0);
-        if !published {
+        let status = view.partition(record.id);
+        let led = status.is_some_and(|status| status.leader.is_some() && status.published > 0);
+        let leads_here = status.is_some_and(|status| matches!(status.role, Role::Leader { .. }));
+        if !led || leads_here && !db.leads() {
             return Ok(Some(format!("the database {:?} has no leader yet", record.name)));
         }
     }
@@ -143,12 +163,7 @@ async fn serve_metrics(State(app): Shared, headers: HeaderMap) -> Response {
     }
 }
 
-async fn serve_sql(
-    State(app): Shared,
-    Path(name): Path<String>,
-    RawQuery(query): RawQuery,
-    request: Request,
-) -> Response {
+async fn serve_sql(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let result = async {
         let access = app.tokens.access(&parts.headers)?;
@@ -161,12 +176,7 @@ async fn serve_sql(
     result.unwrap_or_else(Failure::plain)
 }
 
-async fn serve_backup(
-    State(app): Shared,
-    Path(name): Path<String>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Response {
+async fn serve_backup(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let result = async {
         app.tokens.access(&headers)?;
         let _place = app.admit()?;
@@ -177,12 +187,7 @@ async fn serve_backup(
     result.unwrap_or_else(Failure::plain)
 }
 
-async fn serve_import(
-    State(app): Shared,
-    Path(name): Path<String>,
-    RawQuery(query): RawQuery,
-    request: Request,
-) -> Response {
+async fn serve_import(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let result = async {
         app.tokens.access(&parts.headers)?.full()?;
@@ -198,7 +203,7 @@ async fn probe() -> StatusCode {
     StatusCode::OK
 }
 
-async fn named_probe(State(app): Shared, Path(name): Path<String>) -> Response {
+async fn named_probe(State(app): Shared, Name(name): Name) -> Response {
     match app.database(&name) {
         Ok(_) => StatusCode::OK.into_response(),
         Err(failure) => failure.hrana(),
@@ -209,12 +214,7 @@ async fn root_pipeline(State(app): Shared, RawQuery(query): RawQuery, request: R
     serve_pipeline(app, DEFAULT_DATABASE.to_string(), query, request).await
 }
 
-async fn named_pipeline(
-    State(app): Shared,
-    Path(name): Path<String>,
-    RawQuery(query): RawQuery,
-    request: Request,
-) -> Response {
+async fn named_pipeline(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
     serve_pipeline(app, name, query, request).await
 }
 
@@ -222,12 +222,7 @@ async fn root_cursor(State(app): Shared, RawQuery(query): RawQuery, request: Req
     serve_cursor(app, DEFAULT_DATABASE.to_string(), query, request).await
 }
 
-async fn named_cursor(
-    State(app): Shared,
-    Path(name): Path<String>,
-    RawQuery(query): RawQuery,
-    request: Request,
-) -> Response {
+async fn named_cursor(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
     serve_cursor(app, name, query, request).await
 }
 

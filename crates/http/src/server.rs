@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::serve::ListenerExt;
-use highwater_node::Node;
+use highwater_node::tcp::Door;
+use highwater_node::{Node, Prepared};
 use tokio::net::TcpListener;
 
 use crate::access::{ListenError, Tokens, may_listen};
 use crate::app::{App, Limits};
 use crate::routes;
+use crate::sorting::Clients;
 
 /// How often idle streams are looked for.
 const JANITOR: Duration = Duration::from_millis(200);
@@ -69,11 +71,25 @@ impl Server {
         self.listener.local_addr().expect("a bound listener has an address")
     }
 
+    /// Lets other nodes in by that door from now on; clients wait for [`OpenServer::run`].
+    pub fn open(self, prepared: &Prepared) -> std::io::Result<OpenServer> {
+        let door: Door = prepared.door();
+        Ok(OpenServer { clients: Clients::sort(self.listener, door)?, config: self.config })
+    }
+}
+
+/// A server that lets other nodes in, and does not serve clients yet.
+pub struct OpenServer {
+    clients: Clients,
+    config: ServerConfig,
+}
+
+impl OpenServer {
     /// Serves that node until `stop` is done; then takes no more connections, finishes what is under way, and closes all streams.
     pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
         let app = Arc::new(App::new(node, self.config.tokens, self.config.limits));
         let janitor = tokio::spawn(expire_streams(app.clone()));
-        let listener = self.listener.tap_io(|stream| {
+        let listener = self.clients.tap_io(|stream| {
             // Answers are small and waited for.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "a connection keeps its delay");

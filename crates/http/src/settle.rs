@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use highwater_node::{AckPolicy, Database, Outcome, Unavailable};
+use highwater_node::{AckPolicy, Database, Outcome, Role, Unavailable};
 use highwater_sql::Hold;
 use highwater_wire::{Epoch, Offset, Position};
 
@@ -74,6 +74,19 @@ pub(crate) async fn before_reading(db: &Database, options: &RequestOptions, read
                 }
                 return Err(failure);
             }
+        }
+    }
+    Ok(())
+}
+
+/// What must be waited for before SQL writes: room, and that a leader which was just elected has taken up its lead.
+pub(crate) async fn before_writing(db: &Database, options: &RequestOptions) -> Result<(), Failure> {
+    db.admit()?;
+    if !db.leads() {
+        let role = db.view().await.map(|status| status.role);
+        if matches!(role, Some(Role::Leader { .. })) {
+            // Whether it does or not, SQL says so itself.
+            db.wait_to_lead(options.ack_wait()).await;
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::app::{App, Lane};
 use crate::body::{next_piece, too_large};
 use crate::failure::{Failure, respond};
 use crate::options::RequestOptions;
-use crate::settle::{before_reading, position, settle};
+use crate::settle::{before_reading, before_writing, position, settle};
 
 /// How much of a file is read at a time.
 const PIECE_BYTES: usize = 256 << 10;
@@ -111,7 +111,7 @@ pub(crate) async fn import(
     let db = app.database(name)?;
     let options = RequestOptions::parse(query, headers)?;
     let sql = db.sql()?.clone();
-    db.admit()?;
+    before_writing(&db, &options).await?;
     let scratch = Scratch(app.node.scratch_file());
     let failed = |what: &'static str| {
         let path = scratch.0.clone();

@@ -249,6 +249,7 @@ impl Core {
             folder: self.start.folder.sql_folder(&name),
             options: self.start.options.clone(),
             proposer: Arc::new(ToLog { partition, inbox: inbox.clone(), ahead: ahead.clone() }),
+            shared: shared.clone(),
             inbox,
         })
         .map_err(|error| format!("no thread for the database {name:?}: {error}"))?;
@@ -285,6 +286,7 @@ impl Core {
             }
             Command::Rewind { .. } => {
                 database.ahead.rewound();
+                database.shared.set_leads(false);
                 database.thread.command(command);
             }
             Command::Apply { .. } | Command::Lead { .. } => database.thread.command(command),

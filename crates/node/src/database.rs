@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use highwater_partition::{AckPolicy, Input, Outcome};
 use highwater_sql::Hold;
 use highwater_wire::{PartitionId, Position};
+use tokio::sync::watch;
 
 use crate::ahead::Ahead;
 use crate::error::Unavailable;
@@ -26,6 +27,7 @@ pub struct Database {
     pub(crate) latency: CommitLatency,
     machine: OnceLock<Arc<highwater_sql::Database>>,
     stopped: OnceLock<String>,
+    leads: watch::Sender<bool>,
 }
 
 impl Database {
@@ -38,6 +40,7 @@ impl Database {
             latency: CommitLatency::new(),
             machine: OnceLock::new(),
             stopped: OnceLock::new(),
+            leads: watch::Sender::new(false),
         }
     }
 
@@ -48,6 +51,22 @@ impl Database {
     pub(crate) fn stop(&self, reason: String) {
         // The first reason is kept.
         let _ = self.stopped.set(reason);
+    }
+
+    pub(crate) fn set_leads(&self, leads: bool) {
+        self.leads.send_replace(leads);
+    }
+
+    /// Whether writes are executed here.
+    pub fn leads(&self) -> bool {
+        *self.leads.borrow()
+    }
+
+    /// Waits until writes are executed here: an elected leader first applies what it holds. Returns whether they are.
+    pub async fn wait_to_lead(&self, wait: Duration) -> bool {
+        let mut leads = self.leads.subscribe();
+        // An error would mean that the sender is gone, which is part of `self`.
+        tokio::time::timeout(wait, leads.wait_for(|leads| *leads)).await.is_ok_and(|found| found.is_ok())
     }
 
     /// Its name, which is its partition's too.

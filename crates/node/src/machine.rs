@@ -13,6 +13,7 @@ use highwater_partition::{Command, StateMachine};
 use highwater_sql::{Database, Options, Proposer};
 use highwater_wire::PartitionId;
 
+use crate::database::Database as Shared;
 use crate::inbox::{Inbox, ToCore};
 
 /// The thread; it ends when this is dropped, after the command it carries out.
@@ -27,6 +28,7 @@ pub(crate) struct MachineStart {
     pub(crate) folder: PathBuf,
     pub(crate) options: Options,
     pub(crate) proposer: Arc<dyn Proposer>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) inbox: Inbox,
 }
 
@@ -58,7 +60,7 @@ impl Drop for MachineThread {
 }
 
 fn run(start: MachineStart, queue: mpsc::Receiver<Command>) {
-    let MachineStart { partition, folder, options, proposer, inbox } = start;
+    let MachineStart { partition, folder, options, proposer, shared, inbox } = start;
     let stopped = |reason: String| {
         tracing::error!(partition = partition.0, %reason, "the state machine stopped");
         let _ = inbox.send(ToCore::MachineStopped { partition, reason });
@@ -72,10 +74,18 @@ fn run(start: MachineStart, queue: mpsc::Receiver<Command>) {
         return;
     }
     for command in queue {
+        let leads = matches!(command, Command::Lead { .. });
+        if matches!(command, Command::Rewind { .. }) {
+            shared.set_leads(false);
+        }
         let news = match carry_out(&*machine, command) {
             Ok(news) => news,
             Err(reason) => return stopped(reason),
         };
+        if leads {
+            // A rewind that was asked for meanwhile comes next, and takes it back.
+            shared.set_leads(true);
+        }
         if let Some(news) = news
             && inbox.send(ToCore::Host(Input::Partition(partition, news))).is_err()
         {

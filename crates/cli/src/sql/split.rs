@@ -31,6 +31,8 @@ pub(crate) struct Splitter {
     word: String,
     in_trigger: bool,
     last: char,
+    /// The line of a `-` or `/` that may begin a comment.
+    operator: Option<usize>,
 }
 
 impl Splitter {
@@ -45,6 +47,7 @@ impl Splitter {
             word: String::new(),
             in_trigger: false,
             last: '\0',
+            operator: None,
         }
     }
 
@@ -71,7 +74,11 @@ impl Splitter {
 
     fn take(&mut self, c: char, found: &mut Vec<Piece>) {
         match self.state {
-            State::Code => self.code(c, found),
+            State::Code => {
+                if self.code(c, found) {
+                    return;
+                }
+            }
             State::Quoted(end) => {
                 self.text.push(c);
                 if c == end {
@@ -101,26 +108,23 @@ impl Splitter {
         }
     }
 
-    fn code(&mut self, c: char, found: &mut Vec<Piece>) {
-        if c == '-' && self.last == '-' {
-            self.state = State::LineComment;
-            self.forget_comment_start();
+    /// Takes a character of code. Returns whether it began a comment and must not be looked back at: `/*/` does not end what it begins.
+    fn code(&mut self, c: char, found: &mut Vec<Piece>) -> bool {
+        if c == '-' && self.last == '-' || c == '*' && self.last == '/' {
+            self.state = if c == '-' { State::LineComment } else { State::BlockComment };
+            self.operator = None;
             self.text.push(c);
-            return;
-        }
-        if c == '*' && self.last == '/' {
-            self.state = State::BlockComment;
-            self.forget_comment_start();
-            self.text.push(c);
-            // So that `/*/` does not end what it begins.
             self.last = '\0';
-            return;
+            return true;
+        }
+        if let Some(line) = self.operator.take() {
+            self.begins.get_or_insert(line);
         }
         if c.is_alphanumeric() || c == '_' {
             self.begin();
             self.text.push(c);
             self.word.push(c);
-            return;
+            return false;
         }
         self.end_word();
         if c == ';' && self.ends_here() {
@@ -128,7 +132,7 @@ impl Splitter {
                 self.emit(found);
             }
             self.reset();
-            return;
+            return false;
         }
         self.text.push(c);
         match c {
@@ -143,20 +147,16 @@ impl Splitter {
                 self.state = State::Quoted(']');
             }
             ';' => self.words.push(";".into()),
+            // The next character tells whether a comment begins here.
+            '-' | '/' => self.operator = Some(self.line),
             _ if !c.is_whitespace() => self.begin(),
             _ => {}
         }
+        false
     }
 
     fn begin(&mut self) {
         self.begins.get_or_insert(self.line);
-    }
-
-    /// The first character of a comment was taken for code; a statement that has nothing else has not begun.
-    fn forget_comment_start(&mut self) {
-        if self.words.is_empty() && self.text.trim_end_matches(['-', '/']).trim().is_empty() {
-            self.begins = None;
-        }
     }
 
     fn end_word(&mut self) {

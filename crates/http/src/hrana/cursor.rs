@@ -12,7 +12,7 @@ use crate::access::Access;
 use crate::app::{App, Lane};
 use crate::failure::Failure;
 use crate::options::RequestOptions;
-use crate::settle::{before_reading, settle};
+use crate::settle::{before_reading, before_writing, settle};
 use highwater_node::Database;
 use highwater_sql::SqlError;
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(
     let (taken, mut stream) = take(app, db, access, request.baton.as_deref()).await?;
     let lane = if taken.in_transaction() { Lane::Transaction } else { Lane::Write };
     if lane == Lane::Write && access == Access::Full {
-        db.admit()?;
+        before_writing(db, options).await?;
     }
     before_reading(db, options, true).await?;
     let (stream, outcomes, hold, in_transaction) = app

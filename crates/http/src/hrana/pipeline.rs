@@ -18,7 +18,7 @@ use crate::access::Access;
 use crate::app::{App, Lane, first_word, looks_read_only};
 use crate::failure::Failure;
 use crate::options::RequestOptions;
-use crate::settle::{before_reading, position, settle};
+use crate::settle::{before_reading, before_writing, position, settle};
 
 /// What one request gave, and what it waits for.
 type Ran = (Result<StreamResponse, SqlError>, Option<Hold>);
@@ -50,7 +50,7 @@ pub(crate) async fn run(
     let (taken, stream) = take(app, db, access, baton.as_deref()).await?;
     let look = Look::at(&requests, &stream);
     if look.writes && !taken.in_transaction() {
-        db.admit()?;
+        before_writing(db, options).await?;
     }
     before_reading(db, options, look.reads).await?;
 

@@ -60,7 +60,10 @@ impl Served {
             .block_on(Server::bind(ServerConfig { listen, tokens, has_cluster_secret: false, limits }))
             .expect("loopback may be listened on");
         let address = server.address();
-        let node = Arc::new(Node::start(config).expect("a node starts on an empty folder"));
+        let prepared = Node::prepare(config).expect("a node starts on an empty folder");
+        let server = runtime.block_on(async { server.open(&prepared) }).expect("a listener can be served");
+        let node = prepared.run(|_| false).expect("a cluster of one starts").expect("and waits for nobody");
+        let node = Arc::new(node);
         let (stop, stopped) = oneshot::channel::<()>();
         let served = node.clone();
         let running = runtime.spawn(async move {
