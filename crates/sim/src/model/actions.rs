@@ -32,7 +32,7 @@ impl Search {
                 actions.push(Action::At(index, Local::Read));
             }
             // The replicas are alike until one stands: that one is called replica 0.
-            let may_stand = self.config.rule.is_none() && (facts.stood || index == 0);
+            let may_stand = facts.stands < self.config.stands && (facts.stands > 0 || index == 0);
             if may_stand && !matches!(role, Role::Leader { .. }) {
                 actions.push(Action::At(index, Local::Stand));
             }

@@ -187,7 +187,7 @@ mod tests {
             crashes: 0,
             silences: 0,
             reads: 0,
-            stood: false,
+            stands: 0,
         }
     }
 

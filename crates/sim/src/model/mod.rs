@@ -51,6 +51,8 @@ pub struct Config {
     pub silences: u8,
     /// The greatest version of the record: appointments and changes of the ISR raise it.
     pub versions: u64,
+    /// How often somebody stands for election, all together.
+    pub stands: u8,
     /// How many linearizable reads arrive.
     pub reads: u8,
     /// Stop, incomplete, after this many states.
@@ -68,14 +70,15 @@ impl Config {
             streams: 3,
             silences: 0,
             versions: 3,
+            stands: 0,
             reads: 0,
             states_max: 20_000_000,
         }
     }
 
-    /// One write, two epochs, one crash in the self-electing partition.
+    /// One write, two epochs, one crash in the self-electing partition, where twice somebody stands.
     pub fn electing() -> Config {
-        Config { rule: None, ..Config::appointed(CommitRule::Quorum { q: 2 }) }
+        Config { rule: None, versions: 0, stands: 2, ..Config::appointed(CommitRule::Quorum { q: 2 }) }
     }
 
     /// The rule by which HW is counted.

@@ -74,7 +74,7 @@ impl Search {
             crashes: 0,
             silences: 0,
             reads: 0,
-            stood: false,
+            stands: 0,
         });
         let state = State { nodes, inboxes: [Sets::EMPTY; REPLICAS + 1], facts };
         let facts = Facts::clone(self.facts.get(facts));

@@ -163,7 +163,7 @@ fn count(facts: &mut Facts, what: Local) {
         Local::Crash(_) => facts.crashes += 1,
         Local::Write(_) => facts.writes += 1,
         Local::Fire(Timeout::Silent) => facts.silences += 1,
-        Local::Stand => facts.stood = true,
+        Local::Stand => facts.stands += 1,
         Local::Read => {
             facts.reads += 1;
             facts.read_floor = Some(facts.committed.len() as u64);

@@ -90,8 +90,8 @@ pub(super) struct Facts {
     pub(super) crashes: u8,
     pub(super) silences: u8,
     pub(super) reads: u8,
-    /// Self-electing: somebody has stood.
-    pub(super) stood: bool,
+    /// Self-electing: how often somebody stood.
+    pub(super) stands: u8,
 }
 
 /// A state: numbers of interned parts.
