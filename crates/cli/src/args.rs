@@ -173,7 +173,7 @@ pub(crate) struct TransferArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
-    /// A named scenario to run, or `model` for the exhaustive run of a small cluster. Without one, random seeds are run.
+    /// A story to tell: worked-example or majority-intersection; or `model`, the exhaustive run of a small cluster. Without one, random seeds are run.
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: Option<String>,
     /// How many seeds.
@@ -185,10 +185,10 @@ pub(crate) struct SimArgs {
     /// One seed.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
-    /// With --seed or a scenario: print every event.
+    /// With --seed: print every event.
     #[arg(long)]
     pub(crate) trace: bool,
-    /// A fault profile instead of one chosen by the seed.
+    /// One cluster for all seeds (one, quorum3, isr3, quorum5, isr5) instead of one drawn by each.
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<String>,
     /// How many seeds run at one time [default: one for each core].
