@@ -63,8 +63,8 @@ impl Applier {
                 self.statement(flags, sql)
             }
             Kind::Meta => {
-                let (name, rowid, value) = Reader(payload).sequence().map_err(|error| error.to_string())?;
-                self.sequence(name, rowid, value).map_err(|failure| format!("sqlite_sequence of {name:?}: {failure}"))
+                let (name, row) = Reader(payload).sequence().map_err(|error| error.to_string())?;
+                self.sequence(name, row).map_err(|failure| format!("sqlite_sequence of {name:?}: {failure}"))
             }
             kind @ (Kind::Pages | Kind::Idempotency) => {
                 Err(format!("a record of kind {kind:?} in a log of row operations"))
@@ -90,9 +90,10 @@ impl Applier {
         run().map_err(|failure| format!("the statement {sql:?} failed here: {failure}"))
     }
 
-    fn sequence(&mut self, name: &str, rowid: i64, value: ValueRef<'_>) -> Result<(), Failure> {
+    fn sequence(&mut self, name: &str, row: Option<(i64, ValueRef<'_>)>) -> Result<(), Failure> {
         let name = ValueRef::Text(name.as_bytes());
         self.conn.run("DELETE FROM main.sqlite_sequence WHERE name IS ?1", |stmt| stmt.bind(1, name))?;
+        let Some((rowid, value)) = row else { return Ok(()) };
         self.conn.run("INSERT OR REPLACE INTO main.sqlite_sequence(rowid, name, seq) VALUES(?1, ?2, ?3)", |stmt| {
             stmt.bind(1, ValueRef::Integer(rowid))?;
             stmt.bind(2, name)?;

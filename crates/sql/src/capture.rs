@@ -153,10 +153,10 @@ impl Capture {
         self.shapes.clear();
     }
 
-    /// Takes down a row of `sqlite_sequence`.
-    pub(crate) fn sequence(&mut self, name: &str, rowid: i64, value: ValueRef<'_>) {
+    /// Takes down a table's row of `sqlite_sequence`, or that there is none.
+    pub(crate) fn sequence(&mut self, name: &str, row: Option<(i64, ValueRef<'_>)>) {
         self.begin(Kind::Meta);
-        rowlog::put_sequence(&mut self.bytes, name, rowid, value);
+        rowlog::put_sequence(&mut self.bytes, name, row);
         self.end();
     }
 

@@ -1,7 +1,7 @@
 //! A connection that runs what clients ask: hooked, closed to what is not theirs, its prepared statements kept.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,8 +33,8 @@ pub(crate) struct Client {
     schema_version: Cell<i64>,
     /// Whether the schema says FAIL anywhere: a constraint or trigger that keeps what a failed statement did before.
     schema_fails: Cell<bool>,
-    /// Whether any table has AUTOINCREMENT.
-    has_sequences: Cell<bool>,
+    /// The tables with AUTOINCREMENT.
+    sequenced: RefCell<BTreeSet<String>>,
     /// Whether there are virtual tables, which may hold back what they write until they are told to flush.
     has_virtual: Cell<bool>,
 }
@@ -70,7 +70,7 @@ impl Client {
             conn,
             schema_version: Cell::new(-1),
             schema_fails: Cell::new(false),
-            has_sequences: Cell::new(false),
+            sequenced: RefCell::new(BTreeSet::new()),
             has_virtual: Cell::new(false),
         })
     }
@@ -98,8 +98,18 @@ impl Client {
     fn read_schema(&self) -> Result<(), Failure> {
         let fails = "SELECT count(*) FROM main.sqlite_schema WHERE sql LIKE '%fail%'";
         self.schema_fails.set(self.query_integer(fails)?.unwrap_or_default() > 0);
-        let sequences = "SELECT count(*) FROM main.sqlite_schema WHERE name = 'sqlite_sequence'";
-        self.has_sequences.set(self.query_integer(sequences)?.unwrap_or_default() > 0);
+        let mut sequenced = BTreeSet::new();
+        let query = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql LIKE '%autoincrement%'
+            AND EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence')";
+        self.query(
+            query,
+            |_| Ok(()),
+            |row| {
+                sequenced.insert(row.string(0));
+                Ok(())
+            },
+        )?;
+        *self.sequenced.borrow_mut() = sequenced;
         let virtuals = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
         self.has_virtual.set(self.query_integer(virtuals)?.unwrap_or_default() > 0);
         Ok(())
@@ -124,8 +134,9 @@ impl Client {
         self.schema_fails.get()
     }
 
-    pub(crate) fn has_sequences(&self) -> bool {
-        self.has_sequences.get()
+    /// Whether a table has AUTOINCREMENT. A comment that says so is taken for it, which does no harm.
+    pub(crate) fn is_sequenced(&self, table: &str) -> bool {
+        self.sequenced.borrow().contains(table)
     }
 
     /// Takes a statement out of the cache or prepares it. It must be the only one in its text.

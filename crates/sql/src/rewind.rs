@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::database::{Database, Gate, open_core};
 use crate::error::MachineError;
 use crate::machine::MACHINE_WAIT;
-use crate::session::Stream;
+use crate::stream::{Stream, lock};
 
 impl Database {
     /// See [`highwater_partition::Command::Rewind`].
@@ -43,7 +43,7 @@ impl Database {
         // Open transactions end here: their streams give the token back.
         let streams = self.live_streams();
         for stream in &streams {
-            stream.lock().expect("nothing under this lock panics").lose_transaction(
+            lock(stream).lose_transaction(
                 "STREAM_EXPIRED",
                 "this node no longer leads the database, and the stream's transaction is lost: it had no effect; begin it again",
             );
@@ -61,7 +61,7 @@ impl Database {
         };
         let frame = core.frames[kept];
         for stream in &streams {
-            stream.lock().expect("nothing under this lock panics").close_connection();
+            lock(stream).close_connection();
         }
         self.close_connections(core)?;
         self.files
@@ -109,7 +109,7 @@ impl Database {
         }
         *gate = Gate::Closed;
         for stream in self.live_streams() {
-            let mut stream = stream.lock().expect("nothing under this lock panics");
+            let mut stream = lock(&stream);
             stream.lose_transaction(
                 "STREAM_EXPIRED",
                 "the database was closed, and the stream's transaction is lost: it had no effect",

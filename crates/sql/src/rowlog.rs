@@ -7,7 +7,7 @@
 //!            update: key as it was, flag u8 (1: the rowid changes) [new rowid], count, (position, old, new) for each column that changed
 //!            key: the rowid, or nothing on insert and delete, or the primary key's values on update
 //! Statement  flags u8 (1 outside a transaction, 2 legacy_alter_table, 4 and foreign_keys), the text
-//! Meta       1 u8, name, rowid, value: a row of sqlite_sequence
+//! Meta       1 u8, table, rowid, value: the table's row of sqlite_sequence; or 2 u8, table: it has none
 //! ```
 //!
 //! Numbers are LEB128 varints, signed ones zigzag; names and texts are a length and bytes; a value is a tag (0 NULL, 1 integer, 2 real in eight bytes big
@@ -18,6 +18,7 @@ use crate::ffi::{RowOp, ValueRef};
 
 const BY_KEY: u8 = 0x80;
 const META_SEQUENCE: u8 = 1;
+const META_NO_SEQUENCE: u8 = 2;
 /// The flag of a statement that runs outside a transaction.
 pub(crate) const OUTSIDE_TRANSACTION: u8 = 1;
 /// The flag of a statement that was run with `PRAGMA legacy_alter_table=on`.
@@ -150,12 +151,14 @@ pub(crate) fn put_statement(out: &mut Vec<u8>, flags: u8, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a row of `sqlite_sequence`.
-pub(crate) fn put_sequence(out: &mut Vec<u8>, name: &str, rowid: i64, value: ValueRef<'_>) {
-    out.push(META_SEQUENCE);
+/// Appends a table's row of `sqlite_sequence`, or that there is none.
+pub(crate) fn put_sequence(out: &mut Vec<u8>, name: &str, row: Option<(i64, ValueRef<'_>)>) {
+    out.push(if row.is_some() { META_SEQUENCE } else { META_NO_SEQUENCE });
     put_bytes(out, name.as_bytes());
-    put_signed(out, rowid);
-    put_value(out, value);
+    if let Some((rowid, value)) = row {
+        put_signed(out, rowid);
+        put_value(out, value);
+    }
 }
 
 /// Reads a payload from its beginning.
@@ -273,13 +276,16 @@ impl<'a> Reader<'a> {
         Ok((flags, std::str::from_utf8(self.0).map_err(|_| Malformed("a text that is not UTF-8"))?))
     }
 
-    /// A row of `sqlite_sequence`: its name, rowid and value.
-    pub(crate) fn sequence(mut self) -> Result<(&'a str, i64, ValueRef<'a>), Malformed> {
-        if self.byte()? != META_SEQUENCE {
-            return Err(Malformed("an unknown kind of meta record"));
-        }
-        let sequence = (self.name()?, self.signed()?, self.value()?);
+    /// A table's name and its row of `sqlite_sequence`, if it has one: rowid and value.
+    pub(crate) fn sequence(mut self) -> Result<(&'a str, Option<(i64, ValueRef<'a>)>), Malformed> {
+        let kind = self.byte()?;
+        let name = self.name()?;
+        let row = match kind {
+            META_SEQUENCE => Some((self.signed()?, self.value()?)),
+            META_NO_SEQUENCE => None,
+            _ => return Err(Malformed("an unknown kind of meta record")),
+        };
         self.end()?;
-        Ok(sequence)
+        Ok((name, row))
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn fetch(
                     Some(reason) if failure.primary() == ffi::SQLITE_INTERRUPT => {
                         error("TRANSACTION_TOO_LARGE", reason)
                     }
-                    _ => interrupted(failure),
+                    _ => interrupted(client, failure),
                 });
             }
         }
@@ -131,7 +131,13 @@ pub(crate) fn fetch(
     Ok(ResultSet { columns, rows, affected, last_insert_rowid: client.last_insert_rowid() })
 }
 
-fn interrupted(failure: Failure) -> SqlError {
+fn interrupted(client: &Client, failure: Failure) -> SqlError {
+    if failure.primary() == ffi::SQLITE_INTERRUPT && client.hooks().stopping() {
+        return error(
+            "NOT_READY",
+            "the statement was interrupted, since this node's part in the database changes: it had no effect, try again",
+        );
+    }
     if failure.primary() == ffi::SQLITE_INTERRUPT {
         return error("TRANSACTION_TIMEOUT", "the statement ran for longer than it may and was interrupted");
     }
@@ -229,7 +235,7 @@ fn captured(
     let ran = fetch(client, prepared, statement, options).and_then(|result| {
         if prepared.class == Class::Schema {
             schema_statement(client, sql, prepared, mark, existed)?;
-        } else if client.has_sequences() {
+        } else {
             sequences(client, prepared)?;
         }
         match hooks.capture.borrow().failure() {
@@ -258,9 +264,7 @@ fn captured(
         && client.changes() > 0
         && hooks.capture.borrow().mark() != mark;
     if kept {
-        if client.has_sequences() {
-            sequences(client, prepared)?;
-        }
+        sequences(client, prepared)?;
         guard(&format!("RELEASE {GUARD}"))?;
         return Err(failed);
     }
@@ -370,22 +374,26 @@ fn table_with_rows(client: &Client, table: &str) -> Result<(), SqlError> {
     })
 }
 
-/// Takes down the values of `sqlite_sequence` that a statement may have moved, of which SQLite tells nothing.
+/// Takes down the values of `sqlite_sequence` that a statement may have moved, of which SQLite tells nothing. A statement that failed and kept its rows has
+/// left them as they were, so that there may be none.
 fn sequences(client: &Client, prepared: &Prepared) -> Result<(), SqlError> {
-    for table in &prepared.facts.inserts_into {
-        client
-            .hooks()
-            .internally(|| {
-                client.query(
-                    "SELECT rowid, name, seq FROM main.sqlite_sequence WHERE name = ?1",
-                    |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
-                    |row| {
-                        client.hooks().capture.borrow_mut().sequence(&row.string(1), row.integer(0), row.value(2));
-                        Ok(())
-                    },
-                )
-            })
-            .map_err(from_failure)?;
+    for table in prepared.facts.inserts_into.iter().filter(|table| client.is_sequenced(table)) {
+        let mut found = false;
+        let query = || {
+            client.query(
+                "SELECT rowid, seq FROM main.sqlite_sequence WHERE name = ?1",
+                |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
+                |row| {
+                    found = true;
+                    client.hooks().capture.borrow_mut().sequence(table, Some((row.integer(0), row.value(1))));
+                    Ok(())
+                },
+            )
+        };
+        client.hooks().internally(query).map_err(from_failure)?;
+        if !found {
+            client.hooks().capture.borrow_mut().sequence(table, None);
+        }
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use highwater_wire::{Epoch, Offset};
 use crate::api::{Answer, BatchStep, Column, Condition, Description, Hold, ResultSet, SqlError, Statement};
 use crate::database::Database;
 use crate::error::error;
-use crate::stream::Asked;
 pub(crate) use crate::stream::Stream;
+use crate::stream::{Asked, lock};
 use crate::text;
 
 /// One logical connection: temporary objects, PRAGMAs and interactive transactions live in it. Requests on it are served one at a time. Its SQLite
@@ -34,8 +34,7 @@ impl Database {
 
 impl Session {
     fn lock(&self) -> MutexGuard<'_, Stream> {
-        // A panic on one request leaves the stream as it was: its transaction is rolled back with the connection.
-        self.stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.stream)
     }
 
     fn with<T>(

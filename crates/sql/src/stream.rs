@@ -5,7 +5,7 @@
 //! decides whether the transaction reads at the published state or takes the writer. One that has read there may still take it, if nothing was written since.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use highwater_wire::{Epoch, Offset};
@@ -42,6 +42,8 @@ pub(crate) struct Stream {
     /// Savepoints that were begun before the transaction read anything: SQLite is told of them with the first statement.
     pending: Vec<String>,
     lost: Option<Lost>,
+    /// It has made temporary objects: what looks like a write may be to one of them.
+    has_temporary: bool,
     /// PRAGMAs that hold for the stream, to be set again on another connection.
     settings: BTreeMap<String, String>,
     /// The end of the last write: later reads of the stream see it.
@@ -102,6 +104,7 @@ impl Stream {
     pub(crate) fn close_connection(&mut self) {
         assert!(self.transaction.is_none(), "a transaction is ended first");
         let Some(client) = self.client.take() else { return };
+        self.has_temporary = false;
         let temporary = client
             .hooks()
             .internally(|| client.query_integer("SELECT count(*) FROM sqlite_temp_schema"))
@@ -233,20 +236,25 @@ impl Stream {
         let database = asked.database;
         let deadline = Instant::now() + database.options.statement_max;
         self.client().hooks().deadline.set(Some(deadline));
-        // These take effect when they are prepared, and some of them only outside a transaction.
-        if text::pragma_name(&statement.sql).is_some_and(|name| PER_STREAM.contains(&name.as_str())) {
-            let result = self.client().prepare_one(&statement.sql);
-            return now_or(
-                result.and_then(|mut prepared| self.connection_pragma(asked, &mut prepared, statement)),
-                (None, 0),
-            );
+        let words = text::words(&statement.sql, 2);
+        let word = |at: usize| words.get(at).map_or("", String::as_str);
+        match word(0) {
+            "BEGIN" | "COMMIT" | "END" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" => return self.control(asked, statement),
+            // These take effect when they are prepared, and some of them only outside a transaction.
+            "PRAGMA" if text::pragma_name(&statement.sql).is_some_and(|name| PER_STREAM.contains(&name.as_str())) => {
+                let result = self.client().prepare_one(&statement.sql);
+                let result = result.and_then(|mut prepared| self.connection_pragma(asked, &mut prepared, statement));
+                return now_or(result, (None, 0));
+            }
+            "CREATE" if word(1).starts_with("TEMP") => {}
+            // What writes is not looked at first where only its own transaction can tell anything of it.
+            _ if text::looks_like_write(&statement.sql) && !self.has_temporary => {
+                return self.write_alone(asked, statement);
+            }
+            _ => {}
         }
         let (seen, hold) = match self.begin_reading(asked) {
             Ok(begun) => begun,
-            // A leader that has not published yet may still execute.
-            Err(failed) if failed.code == "NOT_READY" && text::looks_like_write(&statement.sql) => {
-                return self.write_alone(asked, statement);
-            }
             Err(failed) => return now_or(Err(failed), (None, 0)),
         };
         let mut prepared = match self.client().prepare_one(&statement.sql) {
@@ -263,6 +271,7 @@ impl Stream {
                 return self.write_alone(asked, statement);
             }
         };
+        self.has_temporary |= prepared.facts.temporary;
         if prepared.class == Class::Read {
             let result = run::fetch(self.client(), &mut prepared, statement, &database.options);
             if result.is_ok() {
@@ -281,22 +290,32 @@ impl Stream {
                 return self.write_alone(asked, statement);
             }
             Class::IdlePragma(answer) => Ok(run::idle(&prepared, answer.as_deref())),
-            Class::Begin(mode) => return now_or(self.begin(asked, mode, false), seen),
+            other => {
+                Err(error("SQLITE_ERROR", format!("a statement of the kind {other:?} that does not begin like one")))
+            }
+        };
+        Answer { result, hold, seen }
+    }
+
+    /// BEGIN and its like, outside a transaction. They need no state to be prepared at.
+    fn control(&mut self, asked: &Asked<'_>, statement: &Statement) -> Answer<Outcome<ResultSet>> {
+        let mut prepared = match self.client().prepare_one(&statement.sql) {
+            Ok(prepared) => prepared,
+            Err(failed) => return now_or(Err(failed), (None, 0)),
+        };
+        match prepared.class.clone() {
+            Class::Begin(mode) => now_or(self.begin(asked, mode, false), (None, 0)),
             Class::Savepoint(SavepointOp::Begin, _) => {
                 drop(prepared);
                 let mode = if asked.writes_follow { BeginMode::Immediate } else { BeginMode::Deferred };
-                return match self.begin(asked, mode, true) {
+                match self.begin(asked, mode, true) {
                     Ok(_) => self.within(asked, statement),
-                    Err(failed) => now_or(Err(failed), seen),
-                };
+                    Err(failed) => now_or(Err(failed), (None, 0)),
+                }
             }
             // SQLite says best what is wrong with the rest.
-            Class::Commit | Class::Rollback | Class::Savepoint(..) => {
-                run::fetch(self.client(), &mut prepared, statement, &database.options)
-            }
-            Class::Read | Class::ConnectionPragma => unreachable!("handled above"),
-        };
-        Answer { result, hold, seen }
+            _ => now_or(run::fetch(self.client(), &mut prepared, statement, &asked.database.options), (None, 0)),
+        }
     }
 
     fn connection_pragma(
@@ -455,18 +474,14 @@ impl Stream {
         match result {
             Ok(_) => unreachable!("answered above"),
             Err(failed) => {
-                if failed.code == "TRANSACTION_TIMEOUT" {
-                    self.lose_after_timeout();
+                if let Some(code) = ends_transaction(&failed) {
+                    self.roll_back();
+                    let told = SqlError { code: code.to_string(), ..failed.clone() };
+                    self.lost = Some(Lost { error: told, in_transaction: true });
                 }
                 Answer { result: Err(failed), hold, seen }
             }
         }
-    }
-
-    /// An interrupt has ended the transaction, or it ends now: what comes later must not run on its own.
-    fn lose_after_timeout(&mut self) {
-        self.roll_back();
-        self.lost = Some(Lost { error: error("TRANSACTION_TIMEOUT", TIMED_OUT), in_transaction: true });
     }
 
     fn try_within(&mut self, asked: &Asked<'_>, statement: &Statement) -> Outcome<Option<Answer<Outcome<ResultSet>>>> {
@@ -501,6 +516,7 @@ impl Stream {
                 return Err(failed);
             }
         };
+        self.has_temporary |= prepared.facts.temporary;
         let writing = matches!(self.transaction.as_ref().map(|open| &open.side), Some(Side::Writing { .. }));
         let result = match prepared.class.clone() {
             Class::Begin(_) => return Err(error("SQLITE_ERROR", "cannot start a transaction within a transaction")),
@@ -617,6 +633,21 @@ impl Stream {
         self.own("ROLLBACK")?;
         described
     }
+}
+
+/// Whether a failure has ended the transaction by an interrupt, or ends it now: what comes later must not run on its own. Told then by this code.
+fn ends_transaction(failed: &SqlError) -> Option<&'static str> {
+    match failed.code.as_str() {
+        "TRANSACTION_TIMEOUT" => Some("TRANSACTION_TIMEOUT"),
+        "TRANSACTION_TOO_LARGE" => Some("TRANSACTION_TOO_LARGE"),
+        "NOT_READY" => Some("STREAM_EXPIRED"),
+        _ => None,
+    }
+}
+
+/// Locks a stream. A panic on one request leaves the stream usable: its transaction is rolled back with the next one or with its connection.
+pub(crate) fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const TIMED_OUT: &str = "the interactive transaction was open for longer than it may be and was rolled back: it had no effect; begin it again, and shorter";

@@ -11,6 +11,7 @@ use crate::error::{error, from_failure};
 use crate::keys;
 use crate::rowlog::OUTSIDE_TRANSACTION;
 use crate::run::{self, Savepoints};
+use crate::text;
 
 impl Database {
     /// Whether all statements only read, as far as the newest published state tells. What cannot be prepared counts as a write.
@@ -30,8 +31,13 @@ impl Database {
         transaction: &Transaction,
         deadline: Instant,
     ) -> Answer<Result<Vec<ResultSet>, SqlError>> {
+        if transaction.key.is_some()
+            || transaction.statements.iter().any(|statement| text::looks_like_write(&statement.sql))
+        {
+            return self.write(transaction, deadline);
+        }
         let read = self.read(deadline, |client, _| {
-            if transaction.key.is_some() || !all_read(client, &transaction.statements) {
+            if !all_read(client, &transaction.statements) {
                 return Ok(None);
             }
             transaction
@@ -92,7 +98,7 @@ impl Database {
 
     fn write_on(&self, core: &mut Core, writer: &Client, transaction: &Transaction) -> Result<Done, SqlError> {
         if let [statement] = transaction.statements.as_slice()
-            && crate::text::words(&statement.sql, 1).first().is_some_and(|word| word == "VACUUM")
+            && text::words(&statement.sql, 1).first().is_some_and(|word| word == "VACUUM")
         {
             let results = vec![self.vacuum(core, writer, &statement.sql)?];
             return Ok(Done { results, hold: Hold { wrote: true, ..self.hold(core) } });

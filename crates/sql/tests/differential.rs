@@ -196,6 +196,30 @@ impl Follower {
     }
 }
 
+/// The first table that differs, for people.
+fn difference(a: &Database, b: &Database) -> String {
+    let rows = |database: &Database, sql: &str| {
+        of(database.transaction(&transaction(&[sql]), soon()))
+            .map(|mut results| results.remove(0).rows)
+            .unwrap_or_default()
+    };
+    let schema = "SELECT name, sql FROM sqlite_schema ORDER BY name";
+    if rows(a, schema) != rows(b, schema) {
+        return format!("schemas {:?} and {:?}", rows(a, schema), rows(b, schema));
+    }
+    for row in rows(a, "SELECT name FROM sqlite_schema WHERE type = 'table'") {
+        let highwater_sql::Value::Text(table) = &row[0] else { continue };
+        for columns in ["rowid, *", "*"] {
+            let all = format!("SELECT {columns} FROM \"{table}\" ORDER BY 1, 2");
+            let (a, b) = (rows(a, &all), rows(b, &all));
+            if a != b {
+                return format!("{table}: {a:?} and {b:?}");
+            }
+        }
+    }
+    "in something that no query shows".to_string()
+}
+
 fn run(seed: u64, transactions: u32) {
     let random = &mut Random(seed);
     let bench =
@@ -241,7 +265,9 @@ fn run(seed: u64, transactions: u32) {
     follower.database.publish(end);
     let (leader_at, leader_hash) = bench.database.content_hash().unwrap();
     let (follower_at, follower_hash) = follower.database.content_hash().unwrap();
-    assert_eq!(leader_hash, follower_hash, "seed {seed}");
+    if leader_hash != follower_hash {
+        panic!("seed {seed}: {}", difference(&bench.database, &follower.database));
+    }
     // A leader has passed over what its predecessor left unfinished; a follower does so with the next epoch's first entry.
     assert!(follower_at <= leader_at && leader_at == end, "seed {seed}: {follower_at} {leader_at} {end}");
     common::assert_sound(&follower.dir.path().join("database.sqlite"));

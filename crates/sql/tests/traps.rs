@@ -38,6 +38,26 @@ fn autoincrement_is_shipped_even_if_the_rows_are_gone_or_were_ignored() {
 }
 
 #[test]
+fn autoincrement_that_a_failed_statement_left_behind_its_rows_stays_there() {
+    let bench = Bench::leader();
+    bench
+        .run(&[
+            "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, u UNIQUE)",
+            "INSERT INTO t VALUES(1, 1)",
+            "DELETE FROM sqlite_sequence",
+        ])
+        .unwrap();
+    let session = bench.database.session();
+    of(session.execute(&statement("INSERT OR FAIL INTO t(u) VALUES(2), (1)"))).unwrap_err();
+    bench.publish();
+    assert_eq!(
+        bench.rows("SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM sqlite_sequence)"),
+        [[Value::Integer(2), Value::Integer(0)]]
+    );
+    bench.assert_replicates();
+}
+
+#[test]
 fn generated_columns_are_left_out_wherever_they_stand() {
     let bench = Bench::leader();
     bench

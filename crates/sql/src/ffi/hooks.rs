@@ -65,10 +65,13 @@ impl Hooks {
         result
     }
 
+    /// Whether everything on this database is being interrupted.
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
     fn interrupted(&self) -> bool {
-        self.abort.get()
-            || self.stop.load(Ordering::Acquire)
-            || self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline)
+        self.abort.get() || self.stopping() || self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
