@@ -13,3 +13,4 @@ mod libsql;
 mod node;
 mod slt;
 mod sqllogictest;
+mod visibility;
