@@ -3,6 +3,9 @@
 //! A promise says: I append, acknowledge and confirm nothing of an epoch below this one any more, and my log ends here. A later epoch is promised
 //! always; the same epoch again as long as nobody led this replica in it, since then the answer was lost or another coordinator asks; anything
 //! else is refused with the promised epoch. The stated rank is that of the durable part of the log.
+//!
+//! An epoch of which the log holds entries has been led, though this incarnation knows nothing of it. A coordinator that asks for it again could
+//! never record the appointment, unless its own disk has lost the first one; then the refusal makes it begin above.
 
 use highwater_wire::{Body, Epoch, NodeId};
 
@@ -18,7 +21,7 @@ impl Replica {
         }
         if Some(epoch) > self.hard.promised {
             self.raise(epoch, None, out);
-        } else if self.part != Part::Idle {
+        } else if self.part != Part::Idle || self.log.last_epoch() == Some(epoch) {
             self.refuse(from, out);
             return;
         }
@@ -55,6 +58,19 @@ mod tests {
             [Body::Refused { promised: Epoch(4) }],
             "whoever follows in it promised it away"
         );
+    }
+
+    #[test]
+    fn an_epoch_that_has_entries_is_not_promised_again() {
+        let mut bench = Bench::appointed(2, CommitRule::Isr { min: 1 });
+        bench.appoint(0, 1, &[0, 1]);
+        bench.settle();
+        bench.write(0).expect("the leader alone is enough");
+        bench.settle();
+        bench.restart(1);
+        assert_eq!(answer(&mut bench, 1), [Body::Refused { promised: Epoch(1) }]);
+        let rank = Rank { last_epoch: Some(Epoch(1)), leo: 1 };
+        assert_eq!(answer(&mut bench, 2), [Body::Promise { ballot: 5, rank }]);
     }
 
     #[test]
