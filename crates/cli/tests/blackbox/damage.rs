@@ -16,8 +16,17 @@ use crate::node::{HIGHWATER, Node, free_address, spawn_logged};
 /// Rows written before a folder is damaged.
 const ROWS: u64 = 200;
 
-/// A node that was killed after `ROWS` acknowledged rows.
-fn killed_node() -> Node {
+/// How the node of a damaged folder had ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// By SIGTERM, in good order: all of the log is known to have been flushed.
+    Stopped,
+    /// By SIGKILL. Damage to the very last flush cannot be told from a write that the crash tore, so one more write, which is not asked for later, is the last.
+    Killed,
+}
+
+/// A node that has ended after `ROWS` acknowledged rows.
+fn ended_node(end: End) -> Node {
     let mut node = Node::start();
     node.rows("CREATE TABLE kept (id INTEGER PRIMARY KEY, value TEXT)");
     let mut connection = Connection::open(node.address());
@@ -27,7 +36,16 @@ fn killed_node() -> Node {
         let (status, answer) = connection.post("/db/main/sql", &json!({ "statements": statements }));
         assert_eq!(status, 200, "{answer}");
     }
-    node.kill();
+    match end {
+        End::Stopped => node.stop(),
+        End::Killed => {
+            // The metadata too has a last flush; after a restart it is one that takes office anew, and not the one that made the database.
+            node.kill();
+            node.restart();
+            node.rows("CREATE TABLE last (a)");
+            node.kill();
+        }
+    }
     node
 }
 
@@ -67,10 +85,13 @@ enum Fate {
     Whole,
     /// It refuses to start, or to serve the database, and says why.
     Refused,
+    /// It serves a row that was never written. SQLite's file has no checksums, so that a flipped byte inside a value is not noticed there: a known gap, which
+    /// is allowed in this one file and nowhere else.
+    Unnoticed,
 }
 
-/// Starts a node on a folder and finds out. Anything but those two fates fails the test.
-fn fate_of(folder: TempDir, damage: &str) -> Fate {
+/// Starts a node on a folder and finds out. Anything but those fates fails the test.
+fn fate_of(folder: TempDir, file: &Path, damage: &str) -> Fate {
     let address = free_address();
     let mut command = Command::new(HIGHWATER);
     command.arg("serve").arg("--data").arg(folder.path().join("data")).args(["--listen", &address.to_string()]);
@@ -80,30 +101,29 @@ fn fate_of(folder: TempDir, damage: &str) -> Fate {
         if let Some(status) = process.0.try_wait().expect("the process can be asked") {
             assert!(!status.success(), "{damage}: ended as if all were well");
             assert!(status.code().is_some_and(|code| code != 101), "{damage}: a panic is no clear error:\n{}", log());
-            assert_names_the_damage(&log(), damage);
+            assert_names(file, &log(), damage);
             return Fate::Refused;
         }
-        let asked = Connection::try_open(address).and_then(|mut c| {
-            c.try_request("POST", "/db/main/sql", &[], br#"{"sql": "SELECT count(*), sum(id), min(value) FROM kept"}"#)
-        });
+        let all = br#"{"sql": "SELECT id, value FROM kept ORDER BY id"}"#;
+        let asked = Connection::try_open(address).and_then(|mut c| c.try_request("POST", "/db/main/sql", &[], all));
         if let Ok(response) = asked {
             let answer = response.json();
             if response.status == 200 {
-                let expected = json!([[ROWS, ROWS * (ROWS + 1) / 2, "row 0"]]);
-                assert_eq!(
-                    answer["results"][0]["rows"],
-                    expected,
-                    "{damage}: acknowledged rows are missing\n{}",
-                    log()
-                );
+                let expected: Vec<Value> = (0..ROWS).map(|n| json!([n + 1, format!("row {n}")])).collect();
+                let found = answer["results"][0]["rows"].as_array().expect("rows are a list");
+                let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+                if differs.is_some() && file.ends_with("database.sqlite") {
+                    return Fate::Unnoticed;
+                }
+                assert!(differs.is_none(), "{damage}: another row than was written is served: {differs:?}\n{}", log());
+                assert_eq!(found.len(), expected.len(), "{damage}: acknowledged rows are missing\n{}", log());
                 return Fate::Whole;
             }
             let message = answer["error"]["message"].as_str().unwrap_or_default().to_owned();
             let waiting = answer["error"]["code"] == "DATABASE_UNKNOWN"
-                || message.contains("not open yet")
-                || message.contains("no leader");
+                || ["not open yet", "no leader is known"].iter().any(|hint| message.contains(hint));
             if !waiting {
-                assert_names_the_damage(&format!("{message}\n{}", log()), damage);
+                assert_names(file, &format!("{message}\n{}", log()), damage);
                 return Fate::Refused;
             }
         }
@@ -112,22 +132,33 @@ fn fate_of(folder: TempDir, damage: &str) -> Fate {
     panic!("{damage}: neither serves nor says why:\n{}", log());
 }
 
-/// That a message says that something is damaged and names a file or folder.
-fn assert_names_the_damage(said: &str, damage: &str) {
-    let lower = said.to_lowercase();
-    let names_it = ["damage", "corrupt", "checksum", "does not match", "belongs to", "missing"]
-        .iter()
-        .any(|word| lower.contains(word));
-    assert!(names_it && said.contains("data"), "{damage}: no clear reason in:\n{said}");
+/// That a message names the file, or at least the folder that it lies in, below the data folder; or says, in SQLite's words, what only SQLite can notice.
+fn assert_names(file: &Path, said: &str, damage: &str) {
+    if said.contains("database disk image is malformed") {
+        return;
+    }
+    let within = file.parent().map(|folder| format!("data/{}", folder.display())).unwrap_or_default();
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    assert!(said.contains(within.trim_end_matches('/')), "{damage}: the folder is not named in:\n{said}");
+    let whole_log = ["log", "meta"].iter().any(|log| within.ends_with(log));
+    assert!(whole_log || said.contains(&*name), "{damage}: the file is not named in:\n{said}");
+}
+
+#[test]
+fn a_flipped_byte_in_each_kind_of_file_of_a_stopped_node() {
+    flip_bytes(End::Stopped);
+}
+
+#[test]
+fn a_flipped_byte_in_each_kind_of_file_of_a_killed_node() {
+    flip_bytes(End::Killed);
 }
 
 /// Flips one byte at each of several places of each file, one at a time.
-#[test]
-fn a_flipped_byte_in_each_kind_of_file() {
-    let mut node = killed_node();
-    assert!(!node.is_running());
+fn flip_bytes(end: End) {
+    let node = ended_node(end);
     let original = node.data();
-    let mut fates: BTreeMap<PathBuf, Vec<Fate>> = BTreeMap::new();
+    let mut fates: BTreeMap<PathBuf, Vec<(usize, Fate)>> = BTreeMap::new();
     for file in files(&original) {
         let bytes = fs::read(original.join(&file)).expect("the file can be read");
         // The last byte that is not zero: behind it lies space that was only set aside.
@@ -137,12 +168,12 @@ fn a_flipped_byte_in_each_kind_of_file() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x20;
             fs::write(folder.path().join("data").join(&file), &damaged).expect("the copy can be written");
-            let damage = format!("byte {at} of {} flipped in {}", bytes.len(), file.display());
-            fates.entry(file.clone()).or_default().push(fate_of(folder, &damage));
+            let damage = format!("{end:?}, byte {at} of {} flipped in {}", bytes.len(), file.display());
+            fates.entry(file.clone()).or_default().push((at, fate_of(folder, &file, &damage)));
         }
     }
-    eprintln!("{fates:#?}");
-    let refused = fates.values().flatten().filter(|fate| **fate == Fate::Refused).count();
+    eprintln!("{end:?}: {fates:?}");
+    let refused = fates.values().flatten().filter(|(_, fate)| *fate == Fate::Refused).count();
     assert!(refused >= 3, "hardly any damage was noticed: {fates:#?}");
 }
 
@@ -158,13 +189,12 @@ fn places(used: usize) -> Vec<usize> {
 /// Removes each file, and cuts each to half its length.
 #[test]
 fn a_file_that_is_gone_or_shortened() {
-    let mut node = killed_node();
-    assert!(!node.is_running());
+    let node = ended_node(End::Killed);
     let original = node.data();
     for file in files(&original) {
         let folder = copy(&original);
         fs::remove_file(folder.path().join("data").join(&file)).expect("the copy can be changed");
-        let gone = fate_of(folder, &format!("{} removed", file.display()));
+        let gone = fate_of(folder, &file, &format!("{} removed", file.display()));
         let folder = copy(&original);
         let shortened = fs::File::options()
             .write(true)
@@ -172,7 +202,7 @@ fn a_file_that_is_gone_or_shortened() {
             .expect("the copy can be changed");
         let length = shortened.metadata().expect("a file has a length").len();
         shortened.set_len(length / 2).expect("the copy can be changed");
-        let half = fate_of(folder, &format!("{} cut to half of its {length} bytes", file.display()));
+        let half = fate_of(folder, &file, &format!("{} cut to half of its {length} bytes", file.display()));
         eprintln!("{}: removed {gone:?}, half {half:?}", file.display());
     }
 }
@@ -180,14 +210,14 @@ fn a_file_that_is_gone_or_shortened() {
 /// The log of one folder put into another, and a folder started as another node's.
 #[test]
 fn a_folder_of_another_cluster() {
-    let ours = killed_node();
-    let mut theirs = killed_node();
+    let ours = ended_node(End::Killed);
+    let mut theirs = ended_node(End::Killed);
     // Each kind of file of theirs in place of ours.
     let mut refused = 0;
     for file in files(&theirs.data()) {
         let folder = copy(&ours.data());
         fs::copy(theirs.data().join(&file), folder.path().join("data").join(&file)).expect("the copy can be changed");
-        let fate = fate_of(folder, &format!("{} of another cluster", file.display()));
+        let fate = fate_of(folder, &file, &format!("{} of another cluster", file.display()));
         refused += usize::from(fate == Fate::Refused);
     }
     assert!(refused >= 2, "foreign files were hardly noticed");

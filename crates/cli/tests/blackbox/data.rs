@@ -6,7 +6,7 @@ use std::path::PathBuf;
 ///
 /// # Panics
 /// Under `CI=true` if the folder is not there: what continuous integration does not run is not checked.
-pub fn folder(name: &str) -> Option<PathBuf> {
+pub(crate) fn folder(name: &str) -> Option<PathBuf> {
     let found = std::env::var_os("HIGHWATER_TEST_DATA").map(|root| PathBuf::from(root).join(name));
     if let Some(folder) = found.filter(|folder| folder.is_dir()) {
         return Some(folder);
@@ -19,7 +19,7 @@ pub fn folder(name: &str) -> Option<PathBuf> {
 ///
 /// # Panics
 /// Under `CI=true`.
-pub fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     assert!(!required(), "{why}, and under CI=true this test may not be skipped");
     eprintln!("SKIPPED: {why}");
 }

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use crate::http::{Connection, JSON};
 
 /// A stream that was opened by its first request.
-pub struct Stream {
+pub(crate) struct Stream {
     connection: Connection,
     baton: Option<String>,
 }
 
 impl Stream {
     /// A stream of that node's default database.
-    pub fn open(host: SocketAddr) -> Stream {
+    pub(crate) fn open(host: SocketAddr) -> Stream {
         Stream { connection: Connection::open(host), baton: None }
     }
 
@@ -22,7 +22,7 @@ impl Stream {
     ///
     /// # Panics
     /// If the pipeline as a whole is refused, or the stream does not stay open.
-    pub fn pipeline(&mut self, requests: &[Value]) -> Vec<Result<Value, Value>> {
+    pub(crate) fn pipeline(&mut self, requests: &[Value]) -> Vec<Result<Value, Value>> {
         let body = json!({ "baton": self.baton, "requests": requests });
         let response = self.connection.request("POST", "/v3/pipeline", &JSON, body.to_string().as_bytes());
         assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(&response.body));
@@ -45,6 +45,6 @@ impl Stream {
 }
 
 /// A request that executes one statement.
-pub fn execute(sql: &str) -> Value {
+pub(crate) fn execute(sql: &str) -> Value {
     json!({ "type": "execute", "stmt": { "sql": sql, "want_rows": true } })
 }

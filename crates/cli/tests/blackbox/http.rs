@@ -10,30 +10,30 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection that is kept open between requests.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     host: SocketAddr,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub struct Response {
+pub(crate) struct Response {
     /// The status code.
-    pub status: u16,
+    pub(crate) status: u16,
     /// Header names in lower case, with their values.
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// The body.
-    pub body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Connection {
     /// Connects.
-    pub fn open(host: SocketAddr) -> Connection {
+    pub(crate) fn open(host: SocketAddr) -> Connection {
         Connection::try_open(host).expect("the node accepts a connection")
     }
 
     /// Connects, if the node listens.
-    pub fn try_open(host: SocketAddr) -> std::io::Result<Connection> {
+    pub(crate) fn try_open(host: SocketAddr) -> std::io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&host, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -42,12 +42,12 @@ impl Connection {
     }
 
     /// Sends a request and reads its answer.
-    pub fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
         self.try_request(method, path, headers, body).expect("the node answers")
     }
 
     /// Sends a request and reads its answer, or says how the connection broke.
-    pub fn try_request(
+    pub(crate) fn try_request(
         &mut self,
         method: &str,
         path: &str,
@@ -69,18 +69,18 @@ impl Connection {
     }
 
     /// Posts JSON and reads JSON.
-    pub fn post(&mut self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> (u16, Value) {
         let response = self.request("POST", path, &JSON, body.to_string().as_bytes());
         (response.status, response.json())
     }
 
     /// Sends bytes as they are.
-    pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
     /// Reads one answer.
-    pub fn receive(&mut self) -> std::io::Result<Response> {
+    pub(crate) fn receive(&mut self) -> std::io::Result<Response> {
         let status_line = self.line()?;
         let status = status_line.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| malformed(format!("status line {status_line:?}")))?;
@@ -132,16 +132,16 @@ impl Connection {
 }
 
 /// The header that says a body is JSON.
-pub const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+pub(crate) const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 impl Response {
     /// The value of a header.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
     /// The body as JSON.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("JSON was expected ({error}): {}", String::from_utf8_lossy(&self.body)))
     }

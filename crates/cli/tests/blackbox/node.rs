@@ -16,10 +16,10 @@ use crate::http::Connection;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The built binary.
-pub const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
+pub(crate) const HIGHWATER: &str = env!("CARGO_BIN_EXE_highwater");
 
 /// A running node. Dropping it kills the process and removes its folder.
-pub struct Node {
+pub(crate) struct Node {
     // Before `folder`, so that the process is gone before its files are.
     process: Process,
     folder: TempDir,
@@ -28,7 +28,7 @@ pub struct Node {
 }
 
 /// A child that does not outlive its test.
-pub struct Process(pub Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -40,17 +40,17 @@ impl Drop for Process {
 
 impl Node {
     /// Starts a node with an empty folder and waits until it is ready.
-    pub fn start() -> Node {
+    pub(crate) fn start() -> Node {
         Node::start_with(&[])
     }
 
     /// Starts a node with more arguments to `serve`.
-    pub fn start_with(arguments: &[&str]) -> Node {
+    pub(crate) fn start_with(arguments: &[&str]) -> Node {
         Node::start_in(TempDir::new().expect("a temporary folder"), arguments)
     }
 
     /// Starts a node on a folder that is there; its data lies in `data` below it.
-    pub fn start_in(folder: TempDir, arguments: &[&str]) -> Node {
+    pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Node {
         let address = free_address();
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let process = spawn(folder.path(), address, &arguments);
@@ -60,51 +60,61 @@ impl Node {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Its URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Its data folder.
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
     /// What it has written to standard error since it was first started.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         log_of(self.folder.path())
     }
 
     /// Ends the process as a power cut would, but for what the kernel still holds.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.0.kill().expect("the process can be killed");
         self.process.0.wait().expect("the process can be waited for");
     }
 
+    /// Asks the process to end, as a supervisor does, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        let pid = self.process.0.id().to_string();
+        let told =
+            Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status().expect("sh can be started");
+        assert!(told.success(), "the process {pid} can be told to end");
+        let status = self.process.0.wait().expect("the process can be waited for");
+        assert!(status.success(), "a node that is told to end ends well ({status}):\n{}", self.log());
+    }
+
     /// Starts it again on the same folder and port, and waits until it is ready.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.process = spawn(self.folder.path(), self.address, &self.arguments);
         self.wait_until_ready();
     }
 
     /// Whether the process still runs.
-    pub fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.process.0.try_wait().expect("the process can be asked").is_none()
     }
 
     /// Stops it and gives its folder away.
-    pub fn into_folder(mut self) -> TempDir {
+    pub(crate) fn into_folder(mut self) -> TempDir {
         self.kill();
         let Node { folder, .. } = self;
         folder
     }
 
     /// Runs the binary against this node.
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         Command::new(HIGHWATER)
             .args(arguments)
             .args(["--url", &self.url()])
@@ -114,19 +124,19 @@ impl Node {
     }
 
     /// Runs one statement over plain HTTP and returns the whole answer.
-    pub fn sql(&self, sql: &str) -> (u16, Value) {
+    pub(crate) fn sql(&self, sql: &str) -> (u16, Value) {
         Connection::open(self.address).post("/db/main/sql", &json!({ "sql": sql }))
     }
 
     /// Runs one statement that must succeed, and returns its rows.
-    pub fn rows(&self, sql: &str) -> Value {
+    pub(crate) fn rows(&self, sql: &str) -> Value {
         let (status, mut answer) = self.sql(sql);
         assert_eq!(status, 200, "{sql}: {answer}");
         answer["results"][0]["rows"].take()
     }
 
     /// The hash of everything in the database, as `highwater verify` gives it.
-    pub fn content_hash(&self) -> String {
+    pub(crate) fn content_hash(&self) -> String {
         let output = self.run(&["verify", "--json"]);
         assert!(output.status.success(), "verify: {}", String::from_utf8_lossy(&output.stderr));
         let answer: Value = serde_json::from_slice(&output.stdout).expect("verify --json prints one JSON document");
@@ -158,7 +168,7 @@ fn spawn(folder: &Path, address: SocketAddr, arguments: &[String]) -> Process {
 }
 
 /// Starts a command whose output goes to the end of the folder's `log`.
-pub fn spawn_logged(command: &mut Command, folder: &Path) -> Process {
+pub(crate) fn spawn_logged(command: &mut Command, folder: &Path) -> Process {
     let log = File::options().create(true).append(true).open(folder.join("log")).expect("the log can be opened");
     let stdout = log.try_clone().expect("a file can be shared");
     let child = command.stdin(Stdio::null()).stdout(stdout).stderr(log).spawn().expect("the binary can be started");
@@ -166,14 +176,14 @@ pub fn spawn_logged(command: &mut Command, folder: &Path) -> Process {
 }
 
 /// What was written to the folder's `log`.
-pub fn log_of(folder: &Path) -> String {
+pub(crate) fn log_of(folder: &Path) -> String {
     let bytes = std::fs::read(folder.join("log")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A loopback address that nobody listens on. Ports below those the kernel gives to outgoing connections, and begun at a place that differs
 /// between processes, so that tests side by side rarely try the same one, and a restarted node finds its port free.
-pub fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = (std::process::id() % 400) as u16 * 50;
     for _ in 0..400 {
@@ -187,7 +197,7 @@ pub fn free_address() -> SocketAddr {
 }
 
 /// Lets a little time pass between two looks at another process.
-pub fn pause() {
+pub(crate) fn pause() {
     // sleep: another process gives no sign that could be waited for; whoever calls this looks at a condition and has a time limit.
     std::thread::sleep(Duration::from_millis(5));
 }

@@ -2,7 +2,7 @@
 
 /// What a record asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Record {
+pub(crate) enum Record {
     /// A statement that must succeed, or must fail.
     Statement {
         /// Whether it must succeed.
@@ -27,7 +27,7 @@ pub enum Record {
 
 /// How a query's values are put in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub(crate) enum Sort {
     /// As they come.
     No,
     /// Row by row.
@@ -40,7 +40,7 @@ pub enum Sort {
 ///
 /// # Panics
 /// If the script is not in the format, with the line.
-pub fn parse(text: &str) -> Vec<(usize, Record)> {
+pub(crate) fn parse(text: &str) -> Vec<(usize, Record)> {
     let mut lines = text.lines().map(str::trim_end).enumerate().peekable();
     let mut records = Vec::new();
     let mut for_sqlite = true;
