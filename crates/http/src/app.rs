@@ -10,6 +10,7 @@ use highwater_node::{Database, Node};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::Tokens;
+use crate::body::BodyRoom;
 use crate::failure::Failure;
 use crate::hrana::streams::Streams;
 use crate::metrics::Metrics;
@@ -19,6 +20,8 @@ use crate::metrics::Metrics;
 pub struct Limits {
     /// Bytes of a request's body, imports aside (64 MiB).
     pub body_bytes: usize,
+    /// Bytes of all bodies of requests under way together (512 MiB).
+    pub bodies_bytes: usize,
     /// Bytes of an imported file (16 GiB).
     pub import_bytes: u64,
     /// Statements, batch steps or stream requests in one request (100,000).
@@ -41,6 +44,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             body_bytes: 64 << 20,
+            bodies_bytes: 512 << 20,
             import_bytes: 16 << 30,
             statements: 100_000,
             requests: 4096,
@@ -60,6 +64,7 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) streams: Streams,
     pub(crate) metrics: Metrics,
+    pub(crate) body_room: BodyRoom,
     requests: Semaphore,
     readers: Semaphore,
     writers: Semaphore,
@@ -81,6 +86,7 @@ impl App {
         App {
             streams: Streams::new(&node, &limits),
             metrics: Metrics::new(),
+            body_room: BodyRoom::new(limits.bodies_bytes),
             requests: Semaphore::new(limits.requests),
             readers: Semaphore::new(limits.threads),
             writers: Semaphore::new(limits.threads),

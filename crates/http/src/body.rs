@@ -1,4 +1,4 @@
-//! Request bodies: bounded, and read to their end even when they are refused.
+//! Request bodies: bounded each and together, and read to their end even when they are refused.
 //!
 //! Clients that send all of a body before they read an answer would see a broken connection instead of the refusal if the rest were left unread. So
 //! a body over the limit is read on and thrown away, up to a bound of its own.
@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::failure::Failure;
 
@@ -47,15 +48,61 @@ pub(crate) async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Failure
     }
 }
 
-/// The whole body, if it is not over the limit.
-pub(crate) async fn read(mut body: Body, max_bytes: usize) -> Result<Bytes, Failure> {
+/// The memory that bodies under way may take together.
+pub(crate) struct BodyRoom {
+    pages: Semaphore,
+    bytes: usize,
+}
+
+/// Room is given out in pages of this size.
+const PAGE_BYTES: usize = 16 << 10;
+
+/// A body, and the room it takes until its request has been answered.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    pub(crate) bytes: Bytes,
+    _room: Option<SemaphorePermit<'a>>,
+}
+
+impl BodyRoom {
+    pub(crate) fn new(bytes: usize) -> BodyRoom {
+        BodyRoom { pages: Semaphore::new(bytes / PAGE_BYTES), bytes }
+    }
+
+    /// Room for that many more bytes than the `taken` before.
+    fn take<'a>(&'a self, held: &mut Option<SemaphorePermit<'a>>, taken: usize, more: usize) -> Result<(), Failure> {
+        let pages = (taken + more).div_ceil(PAGE_BYTES) - taken.div_ceil(PAGE_BYTES);
+        let permit = self.pages.try_acquire_many(pages as u32).map_err(|_| {
+            let reason =
+                format!("the bodies of requests under way take the {} bytes that there are for them", self.bytes);
+            Failure::from(highwater_node::Unavailable::Overloaded(reason))
+        })?;
+        match held {
+            Some(held) => held.merge(permit),
+            None => *held = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+/// The whole body, if it is not over the limit and there is room for it.
+pub(crate) async fn read(mut body: Body, max_bytes: usize, room: &BodyRoom) -> Result<Held<'_>, Failure> {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     let mut seen: u64 = 0;
+    let mut held = None;
+    let mut refused = None;
     while let Some(piece) = next_piece(&mut body).await? {
+        let before = seen as usize;
         seen += piece.len() as u64;
-        if seen > max_bytes as u64 {
-            whole = BytesMut::new();
+        if refused.is_none() && seen > max_bytes as u64 {
+            refused = Some(too_large(max_bytes as u64));
+        }
+        if refused.is_none() {
+            refused = room.take(&mut held, before, piece.len()).err();
+        }
+        if refused.is_some() {
+            (first, whole, held) = (Bytes::new(), BytesMut::new(), None);
             if seen > DISCARD_MAX_BYTES {
                 break;
             }
@@ -69,10 +116,10 @@ pub(crate) async fn read(mut body: Body, max_bytes: usize) -> Result<Bytes, Fail
             whole.extend_from_slice(&piece);
         }
     }
-    if seen > max_bytes as u64 {
-        return Err(too_large(max_bytes as u64));
+    match refused {
+        Some(failure) => Err(failure),
+        None => Ok(Held { bytes: if whole.is_empty() { first } else { whole.freeze() }, _room: held }),
     }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
 /// 413, with the limit.
@@ -88,12 +135,27 @@ pub(crate) fn too_large(max_bytes: u64) -> Failure {
 mod tests {
     use super::*;
 
+    async fn body(text: &'static str, room: &BodyRoom) -> Result<Bytes, Failure> {
+        read(Body::from(text), 5, room).await.map(|held| held.bytes)
+    }
+
     #[tokio::test]
     async fn a_body_is_whole_or_refused() {
-        assert_eq!(read(Body::from("12345"), 5).await.expect("at the limit"), "12345");
-        assert_eq!(read(Body::empty(), 5).await.expect("nothing"), "");
-        let failure = read(Body::from("123456"), 5).await.expect_err("over the limit");
+        let room = BodyRoom::new(1 << 20);
+        assert_eq!(body("12345", &room).await.expect("at the limit"), "12345");
+        assert_eq!(body("", &room).await.expect("nothing"), "");
+        let failure = body("123456", &room).await.expect_err("over the limit");
         assert_eq!((failure.status, failure.code.as_str()), (StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE"));
         assert!(failure.message.contains("5 bytes"));
+    }
+
+    #[tokio::test]
+    async fn bodies_share_their_room_and_give_it_back() {
+        let room = BodyRoom::new(PAGE_BYTES);
+        let first = read(Body::from("1"), 5, &room).await.expect("there is room");
+        assert_eq!(body("2", &room).await.expect_err("there is none").code, "OVERLOADED");
+        assert_eq!(body("", &room).await.expect("nothing needs none"), "");
+        drop(first);
+        assert_eq!(body("3", &room).await.expect("there is again"), "3");
     }
 }

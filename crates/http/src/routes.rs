@@ -168,8 +168,8 @@ async fn serve_sql(State(app): Shared, Name(name): Name, RawQuery(query): RawQue
     let result = async {
         let access = app.tokens.access(&parts.headers)?;
         let _place = app.admit()?;
-        let body = body::read(body, app.limits.body_bytes).await?;
-        plain::run(&app, &name, access, query.as_deref(), &parts.headers, &body).await
+        let body = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+        plain::run(&app, &name, access, query.as_deref(), &parts.headers, &body.bytes).await
     };
     let result = result.await;
     app.metrics.count("sql", result.is_err());
@@ -235,8 +235,8 @@ async fn hrana_request<T: serde::de::DeserializeOwned>(
     let (parts, body) = request.into_parts();
     let access = app.tokens.access(&parts.headers)?;
     let options = RequestOptions::parse(query, &parts.headers)?;
-    let body = body::read(body, app.limits.body_bytes).await?;
-    let parsed = serde_json::from_slice(&body)
+    let body = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+    let parsed = serde_json::from_slice(&body.bytes)
         .map_err(|error| Failure::bad("HRANA_PROTO_ERROR", format!("the body is not a Hrana request: {error}")))?;
     Ok((access, options, parsed))
 }
