@@ -53,6 +53,9 @@ pub struct Config {
     pub versions: u64,
     /// How often somebody stands for election, all together.
     pub stands: u8,
+    /// Explore the ballot of the first epoch too, in all its orders. Without, it is over when the search begins: all have promised, replica 0 is appointed
+    /// and nobody has heard of that. There are no entries yet, so that ballot differs from the next one by losing nothing.
+    pub first_ballot: bool,
     /// How many linearizable reads arrive.
     pub reads: u8,
     /// Stop, incomplete, after this many states.
@@ -71,6 +74,7 @@ impl Config {
             silences: 0,
             versions: 3,
             stands: 0,
+            first_ballot: false,
             reads: 0,
             states_max: 20_000_000,
         }

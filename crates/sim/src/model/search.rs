@@ -79,9 +79,31 @@ impl Search {
         let state = State { nodes, inboxes: [Sets::EMPTY; REPLICAS + 1], facts };
         let facts = Facts::clone(self.facts.get(facts));
         match self.config.rule {
-            Some(_) => self.tell_all(&state, facts, None),
+            Some(_) => {
+                let state = self.tell_all(&state, facts, None);
+                if self.config.first_ballot { state } else { self.after_first_ballot(state) }
+            }
             None => state,
         }
+    }
+
+    /// The state in which all replicas have promised the first epoch, and replica 0 is on record as its leader. Nobody has heard of that yet.
+    fn after_first_ballot(&mut self, mut state: State) -> State {
+        let first = Epoch(0);
+        for index in 0..REPLICAS {
+            let asks = |search: &Search, action: &Action| match action {
+                Action::At(at, Local::Deliver(message)) => {
+                    *at == index && search.messages.get(*message).epoch == Some(first)
+                }
+                _ => false,
+            };
+            let asked =
+                self.actions(&state).into_iter().find(|action| asks(self, action)).expect("a promise is asked for");
+            state = self.take(&state, &asked).expect("within bounds").expect("a promise breaks no law");
+        }
+        let whole = |action: &Action| matches!(action, Action::Appoint { epoch, set, .. } if *epoch == first && set.len() == REPLICAS);
+        let appointed = self.actions(&state).into_iter().find(whole).expect("all have promised");
+        self.take(&state, &appointed).expect("within bounds").expect("an appointment breaks no law")
     }
 
     pub(super) fn run(mut self) -> Report {
