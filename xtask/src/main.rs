@@ -3,6 +3,7 @@
 //! `cargo xtask check` runs every check and never writes to the working tree; `cargo xtask fmt` is the command that does. See `docs/testing.md`.
 
 mod check;
+mod harness_proof;
 mod tidy;
 
 use std::env;
@@ -16,7 +17,11 @@ usage: cargo xtask COMMAND
   check   every check: tidy rules, format, lints, documents, tests; writes nothing outside the target folder
   tidy    the tidy rules alone (seconds)
   test    the tests alone
-  fmt     format every source file in place";
+  harness-proof
+          puts known bugs into a copy of the source and demands that the simulator catches each by name (minutes)
+  fmt     format every source file in place
+
+  harness-proof   puts known bugs into a copy of the source, one by one, and demands that the simulator catches each by name (minutes)";
 
 fn main() -> ExitCode {
     let command = env::args().nth(1).unwrap_or_default();
@@ -24,6 +29,7 @@ fn main() -> ExitCode {
         "check" => check::everything(&root()),
         "tidy" => check::tidy_alone(&root()),
         "test" => check::tests_alone(&root()),
+        "harness-proof" => harness_proof::run(&root()),
         "fmt" => check::format_in_place(&root()),
         "" | "help" | "--help" | "-h" => {
             println!("{USAGE}");
