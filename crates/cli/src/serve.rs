@@ -183,6 +183,7 @@ async fn announce(node: Arc<Node>, address: SocketAddr, databases: Vec<String>, 
             Ok(Some(reason)) => tracing::info!(%reason, "not ready yet"),
             Err(_) => return,
         }
+        // sleep: the node is asked again; it gives no sign of its own when it becomes ready.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let names = databases.join(", ");
@@ -213,6 +214,7 @@ fn stop_on_signal(
 /// A node that cannot go on ends the process, so that whoever supervises it notices.
 async fn stop_on_failure(node: Arc<Node>, stop: Arc<tokio::sync::watch::Sender<bool>>) {
     while node.failed().is_none() {
+        // sleep: a look now and then is enough for what never happens in good order.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let _ = stop.send(true);

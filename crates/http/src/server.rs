@@ -102,6 +102,7 @@ impl OpenServer {
         });
         let grace = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
+            // sleep: the time given to requests under way before they are cut off.
             tokio::time::sleep(GRACE).await;
         };
         let result = tokio::select! {
@@ -120,6 +121,7 @@ impl OpenServer {
 
 async fn expire_streams(app: Arc<App>) {
     loop {
+        // sleep: streams expire by time; how often that is looked for.
         tokio::time::sleep(JANITOR).await;
         let expired = app.streams.expire(Instant::now());
         if !expired.is_empty() {

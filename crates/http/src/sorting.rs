@@ -72,6 +72,7 @@ async fn accept(listener: TcpListener, door: Door, found: mpsc::Sender<(TcpStrea
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
+                // sleep: most likely no file descriptor is left, and only time brings one back.
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }

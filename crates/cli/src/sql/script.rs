@@ -321,6 +321,7 @@ impl<'a> Script<'a> {
             match self.client.post(&self.path, &body, Some(key)) {
                 Ok(answer) => break answer,
                 Err(error) if error.is_transient() && Instant::now() + pause < until => {
+                    // sleep: a server that is away gives no sign when it is back; the wait doubles and has an end.
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
