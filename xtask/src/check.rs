@@ -1,4 +1,5 @@
-//! The steps of `cargo xtask check`, cheapest first, each timed. A step that fails ends the run with the command that repeats it alone.
+//! The steps of `cargo xtask check`, cheapest first, each timed. All run, also after one failed; what failed is listed at the end with the command that
+//! repeats it alone.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,19 +12,23 @@ use crate::tidy;
 /// Runs every check.
 pub fn everything(root: &Path) -> Result<()> {
     let begun = Instant::now();
-    timed("tidy", || tidy_alone(root))?;
-    timed("fmt", || cargo(root, &["fmt", "--all", "--check"], &[]))?;
-    timed("clippy", || {
-        let lints = ["--", "-D", "warnings"];
-        let mut args = vec!["clippy", "--workspace", "--all-targets", "--locked"];
-        args.extend(lints);
-        cargo(root, &args, &[])
-    })?;
-    timed("doc", || {
-        let args = ["doc", "--workspace", "--no-deps", "--locked"];
-        cargo(root, &args, &[("RUSTDOCFLAGS", "-D warnings")])
-    })?;
-    tests_alone(root)?;
+    let mut failures = Vec::new();
+    let mut step = |name: &str, outcome: Result<()>| {
+        if let Err(error) = outcome {
+            eprintln!("xtask: {name} FAILED");
+            failures.push(format!("{name}: {error:#}"));
+        }
+    };
+    step("tidy", timed("tidy", || tidy_alone(root)));
+    step("fmt", timed("fmt", || cargo(root, &["fmt", "--all", "--check"], &[])));
+    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    step("clippy", timed("clippy", || cargo(root, &clippy, &[])));
+    let doc = ["doc", "--workspace", "--no-deps", "--locked"];
+    step("doc", timed("doc", || cargo(root, &doc, &[("RUSTDOCFLAGS", "-D warnings")])));
+    step("tests", tests_alone(root));
+    if !failures.is_empty() {
+        bail!("{} of the checks failed:\n  {}", failures.len(), failures.join("\n  "));
+    }
     eprintln!("xtask: all checks passed in {} s", begun.elapsed().as_secs());
     Ok(())
 }

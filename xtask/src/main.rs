@@ -19,9 +19,7 @@ usage: cargo xtask COMMAND
   test    the tests alone
   harness-proof
           puts known bugs into a copy of the source and demands that the simulator catches each by name (minutes)
-  fmt     format every source file in place
-
-  harness-proof   puts known bugs into a copy of the source, one by one, and demands that the simulator catches each by name (minutes)";
+  fmt     format every source file in place";
 
 fn main() -> ExitCode {
     let command = env::args().nth(1).unwrap_or_default();
