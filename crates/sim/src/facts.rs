@@ -240,7 +240,7 @@ pub enum Observation {
         /// The content hash of what they see.
         content: u64,
     },
-    /// A linearizable read arrived at a node.
+    /// A linearizable read, or a write that may turn out to be one, arrived at a node.
     ReadAsked {
         /// Where.
         place: Place,

@@ -110,4 +110,25 @@ mod tests {
         let other = run(&RunOptions { first_seed: 12, ..options });
         assert_ne!(first.seeds[0].trace_hash, other.seeds[0].trace_hash);
     }
+
+    #[test]
+    fn a_panic_in_a_seed_is_a_broken_law_and_not_the_end() {
+        catch_panics();
+        RUNS.with_borrow_mut(|runs| *runs = true);
+        let outcome = panic::catch_unwind(|| panic!("HW went back"));
+        RUNS.with_borrow_mut(|runs| *runs = false);
+        assert!(outcome.is_err());
+        assert!(PANIC.with_borrow_mut(Option::take).is_some_and(|message| message.contains("HW went back")));
+    }
+
+    /// The first seeds of every profile; more of them run in the check that has time for them.
+    #[test]
+    fn every_profile_keeps_all_laws_changes_leaders_and_serves_clients() {
+        for profile in Profile::ALL {
+            let report = run(&RunOptions { seeds: 6, first_seed: 1, profile, jobs: 2, trace: false });
+            assert_eq!(report.violations().count(), 0, "{report}");
+            assert!(report.operations_min() >= 500, "{report}");
+            assert!(report.seeds_with_leader_change() >= 4, "{report}");
+        }
+    }
 }

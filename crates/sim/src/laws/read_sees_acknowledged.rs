@@ -1,4 +1,4 @@
-//! Law 8: a linearizable read sees everything that was acknowledged before it arrived.
+//! Law 8: a linearizable read sees everything that was acknowledged before it arrived. So does a conditional write that changed nothing, which is one.
 
 use std::collections::BTreeMap;
 

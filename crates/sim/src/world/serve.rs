@@ -84,7 +84,11 @@ impl World {
         let partition = database.partition;
         let Ask::Read { key, list, freshness } = ask else {
             database.work.push_back(Work::Request { attempt, ask });
-            self.turn_machine(id);
+            // If it turns out to change nothing, it was a read.
+            let place = Place { partition, node: id };
+            if self.see(Observation::ReadAsked { place, read: attempt.number }) {
+                self.turn_machine(id);
+            }
             return;
         };
         let linearizable = freshness == Freshness::Linearizable;
@@ -153,6 +157,10 @@ impl World {
         match waiting {
             Waiting::Write { attempt, answer, until, before, wrote, committed } => {
                 if !self.see(Observation::Released { place, until, committed, outcome: outcome.clone() }) {
+                    return;
+                }
+                let looked = !wrote && before.is_none() && matches!(outcome, Outcome::Done(_));
+                if looked && !self.see(Observation::ReadAnswered { place, read: attempt.number, at: until }) {
                     return;
                 }
                 let end = match outcome {
