@@ -192,46 +192,7 @@ fn unpack<T>(db: &Database, answer: Answer<T>, seen: &mut Option<Position>) -> (
 }
 
 fn run_one(stream: &mut Stream, request: StreamRequest, seen: &mut Option<Position>) -> Ran {
-    let texts = stream.texts.clone();
-    let find = move |id: i32| texts.get(&id).cloned();
     match request {
-        StreamRequest::Execute { stmt } => {
-            let statement = match stmt.resolve(&find) {
-                Ok(statement) => statement,
-                Err(error) => return (Err(error), None),
-            };
-            if let Err(error) = may_run(stream, std::slice::from_ref(&statement)) {
-                return (Err(error), None);
-            }
-            let (result, hold) = unpack(&stream.db, stream.session.execute(&statement), seen);
-            (result.map(StreamResponse::Execute), hold)
-        }
-        StreamRequest::Batch { batch } => {
-            let steps = match batch.resolve(&find) {
-                Ok(steps) => steps,
-                Err(error) => return (Err(error), None),
-            };
-            let (outcomes, hold) = run_batch(stream, steps, seen);
-            (outcomes.map(StreamResponse::Batch), hold)
-        }
-        StreamRequest::Sequence { sql, sql_id } => {
-            let sql = match resolve_sql(sql, sql_id, &find) {
-                Ok(sql) => sql,
-                Err(error) => return (Err(error), None),
-            };
-            if let Err(error) = may_write(stream, "a sequence") {
-                return (Err(error), None);
-            }
-            let (result, hold) = unpack(&stream.db, stream.session.sequence(&sql), seen);
-            (result.map(|()| StreamResponse::Sequence), hold)
-        }
-        StreamRequest::Describe { sql, sql_id } => {
-            let sql = match resolve_sql(sql, sql_id, &find) {
-                Ok(sql) => sql,
-                Err(error) => return (Err(error), None),
-            };
-            (stream.session.describe(&sql).map(StreamResponse::Describe), None)
-        }
         StreamRequest::StoreSql { sql_id, sql } => {
             if stream.texts.contains_key(&sql_id) {
                 let message = format!("a text is stored under sql_id {sql_id} already; close it first with close_sql");
@@ -245,8 +206,49 @@ fn run_one(stream: &mut Stream, request: StreamRequest, seen: &mut Option<Positi
             (Ok(StreamResponse::CloseSql), None)
         }
         StreamRequest::GetAutocommit => (Ok(StreamResponse::GetAutocommit(stream.session.is_autocommit())), None),
-        StreamRequest::Close => unreachable!("closing was handled by the caller"),
+        request => {
+            // The texts are put aside while statements are made from them and run on the same stream.
+            let texts = std::mem::take(&mut stream.texts);
+            let ran = run_sql(stream, &|id| texts.get(&id).cloned(), request, seen);
+            stream.texts = texts;
+            ran.unwrap_or_else(|error| (Err(error), None))
+        }
     }
+}
+
+/// Runs a request that has SQL. An error is one that kept it from being run at all.
+fn run_sql(
+    stream: &mut Stream,
+    find: &dyn Fn(i32) -> Option<String>,
+    request: StreamRequest,
+    seen: &mut Option<Position>,
+) -> Result<Ran, SqlError> {
+    Ok(match request {
+        StreamRequest::Execute { stmt } => {
+            let statement = stmt.resolve(find)?;
+            may_run(stream, std::slice::from_ref(&statement))?;
+            let (result, hold) = unpack(&stream.db, stream.session.execute(&statement), seen);
+            (result.map(StreamResponse::Execute), hold)
+        }
+        StreamRequest::Batch { batch } => {
+            let (outcomes, hold) = run_batch(stream, batch.resolve(find)?, seen);
+            (outcomes.map(StreamResponse::Batch), hold)
+        }
+        StreamRequest::Sequence { sql, sql_id } => {
+            let sql = resolve_sql(sql, sql_id, find)?;
+            may_write(stream, "a sequence")?;
+            let (result, hold) = unpack(&stream.db, stream.session.sequence(&sql), seen);
+            (result.map(|()| StreamResponse::Sequence), hold)
+        }
+        StreamRequest::Describe { sql, sql_id } => {
+            let sql = resolve_sql(sql, sql_id, find)?;
+            (stream.session.describe(&sql).map(StreamResponse::Describe), None)
+        }
+        StreamRequest::StoreSql { .. }
+        | StreamRequest::CloseSql { .. }
+        | StreamRequest::GetAutocommit
+        | StreamRequest::Close => unreachable!("requests without SQL were handled by the callers"),
+    })
 }
 
 /// Runs a batch, which may be one of a pipeline or of a cursor.
