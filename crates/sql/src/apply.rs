@@ -12,11 +12,39 @@ use rusqlite::ffi;
 
 use crate::client::set_up;
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Stmt, ValueRef};
-use crate::rowlog::{self, Reader, RowChange, RowRecord, UpdateKey};
-use crate::shape::{RowKey, Shape, quoted};
+use crate::plan::{bind, check_fits, describe, plan};
+use crate::rowlog::{self, Reader, RowRecord};
+use crate::shape::{Shape, ShapeError};
 
 /// Statements kept; beyond it all are dropped.
 const PLANS_MAX: usize = 512;
+
+/// Why a record was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ApplyError {
+    /// It does not fit what is here.
+    Differs(String),
+    /// The disk is full, or the like: nothing is wrong with either.
+    Failed(Failure),
+}
+
+impl ApplyError {
+    /// Tells a failure of the machine from one of the data.
+    fn of(what: &str, failure: Failure) -> ApplyError {
+        match failure.primary() {
+            ffi::SQLITE_FULL | ffi::SQLITE_IOERR | ffi::SQLITE_NOMEM | ffi::SQLITE_BUSY | ffi::SQLITE_CANTOPEN => {
+                ApplyError::Failed(failure)
+            }
+            _ => ApplyError::Differs(format!("{what}: {failure}")),
+        }
+    }
+}
+
+impl From<rowlog::Malformed> for ApplyError {
+    fn from(malformed: rowlog::Malformed) -> ApplyError {
+        ApplyError::Differs(malformed.to_string())
+    }
+}
 
 /// The connection that applies. Statements are declared before it, so that they are finalised first.
 pub(crate) struct Applier {
@@ -47,14 +75,14 @@ impl Applier {
     }
 
     /// Carries out one record within the open transaction.
-    pub(crate) fn record(&mut self, kind: Kind, payload: &[u8]) -> Result<(), String> {
+    pub(crate) fn record(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ApplyError> {
         match kind {
             Kind::Row => {
-                let record = Reader(payload).row().map_err(|error| error.to_string())?;
+                let record = Reader(payload).row()?;
                 self.row(&record)
             }
             Kind::Statement => {
-                let (flags, sql) = Reader(payload).statement().map_err(|error| error.to_string())?;
+                let (flags, sql) = Reader(payload).statement()?;
                 assert_eq!(
                     flags & rowlog::OUTSIDE_TRANSACTION,
                     0,
@@ -63,17 +91,18 @@ impl Applier {
                 self.statement(flags, sql)
             }
             Kind::Meta => {
-                let (name, row) = Reader(payload).sequence().map_err(|error| error.to_string())?;
-                self.sequence(name, row).map_err(|failure| format!("sqlite_sequence of {name:?}: {failure}"))
+                let (name, row) = Reader(payload).sequence()?;
+                self.sequence(name, row)
+                    .map_err(|failure| ApplyError::of(&format!("the sqlite_sequence of {name:?}"), failure))
             }
             kind @ (Kind::Pages | Kind::Idempotency) => {
-                Err(format!("a record of kind {kind:?} in a log of row operations"))
+                Err(ApplyError::Differs(format!("a record of kind {kind:?} in a log of row operations")))
             }
         }
     }
 
     /// Runs a statement that changes the schema.
-    pub(crate) fn statement(&mut self, flags: u8, sql: &str) -> Result<(), String> {
+    pub(crate) fn statement(&mut self, flags: u8, sql: &str) -> Result<(), ApplyError> {
         self.forget();
         let legacy = flags & rowlog::LEGACY_ALTER_TABLE != 0;
         let keys = flags & rowlog::LEGACY_WITH_FOREIGN_KEYS != 0;
@@ -87,7 +116,7 @@ impl Applier {
             set(&self.conn, false)?;
             ran
         };
-        run().map_err(|failure| format!("the statement {sql:?} failed here: {failure}"))
+        run().map_err(|failure| ApplyError::of(&format!("the statement {sql:?} failed here"), failure))
     }
 
     fn sequence(&mut self, name: &str, row: Option<(i64, ValueRef<'_>)>) -> Result<(), Failure> {
@@ -101,27 +130,30 @@ impl Applier {
         })
     }
 
-    fn shape(&mut self, table: &str) -> Result<Arc<Shape>, String> {
+    fn shape(&mut self, table: &str) -> Result<Arc<Shape>, ApplyError> {
         if let Some(shape) = self.shapes.get(table) {
             return Ok(shape.clone());
         }
-        let shape = Arc::new(Shape::of_table(&self.conn, table).map_err(|error| error.to_string())?);
+        let shape = Arc::new(Shape::of_table(&self.conn, table).map_err(|failed| match failed {
+            ShapeError::Sqlite(failure) => ApplyError::of(table, failure),
+            other => ApplyError::Differs(other.to_string()),
+        })?);
         self.shapes.insert(table.to_string(), shape.clone());
         Ok(shape)
     }
 
-    fn row(&mut self, record: &RowRecord<'_>) -> Result<(), String> {
+    fn row(&mut self, record: &RowRecord<'_>) -> Result<(), ApplyError> {
         let shape = self.shape(record.table)?;
-        check_fits(record, &shape)?;
+        check_fits(record, &shape).map_err(ApplyError::Differs)?;
         let (plan, sql) = plan(record, &shape);
         let mut stmt = match self.plans.remove(&plan) {
             Some(stmt) => stmt,
             None => {
-                let prepared = self.conn.prepare(&sql(), true).map_err(|failure| format!("{:?}: {failure}", sql()))?;
+                let prepared = self.conn.prepare(&sql(), true).map_err(|failure| ApplyError::of(&sql(), failure))?;
                 prepared.0.expect("statements of our own are not empty")
             }
         };
-        let failed = |failure: Failure| format!("a row of {:?}: {failure}", record.table);
+        let failed = |failure: Failure| ApplyError::of(&format!("{} of {:?}", describe(record), record.table), failure);
         bind(&mut stmt, record, &shape).map_err(failed)?;
         stmt.step().map_err(failed)?;
         stmt.reset();
@@ -134,154 +166,10 @@ impl Applier {
         if changed == 1 || record.table.starts_with("sqlite_stat") {
             return Ok(());
         }
-        Err(format!(
+        Err(ApplyError::Differs(format!(
             "{} of the table {:?}: {changed} rows have the old values that the leader had, where one was expected",
             describe(record),
             record.table
-        ))
+        )))
     }
-}
-
-fn describe(record: &RowRecord<'_>) -> String {
-    match &record.change {
-        RowChange::Insert { rowid: Some(rowid), .. } => format!("inserting row {rowid}"),
-        RowChange::Delete { rowid: Some(rowid), .. } => format!("deleting row {rowid}"),
-        RowChange::Update { key: UpdateKey::Rowid { old, .. }, .. } => format!("updating row {old}"),
-        RowChange::Insert { .. } => "inserting a row".to_string(),
-        RowChange::Delete { .. } => "deleting a row".to_string(),
-        RowChange::Update { .. } => "updating a row".to_string(),
-    }
-}
-
-/// Checks that the record was made on a table like this one.
-fn check_fits(record: &RowRecord<'_>, shape: &Shape) -> Result<(), String> {
-    let wants_rowid = matches!(shape.key, RowKey::Rowid(_));
-    let fits = match &record.change {
-        RowChange::Insert { rowid, values } | RowChange::Delete { rowid, values } => {
-            rowid.is_some() == wants_rowid && values.len() == shape.columns.len()
-        }
-        RowChange::Update { key, changes } => {
-            let key_fits = match (key, &shape.key) {
-                (UpdateKey::Rowid { .. }, RowKey::Rowid(_)) => true,
-                (UpdateKey::Columns(values), RowKey::Columns(positions)) => values.len() == positions.len(),
-                _ => false,
-            };
-            key_fits && changes.iter().all(|(position, ..)| *position < shape.columns.len())
-        }
-    };
-    if fits {
-        Ok(())
-    } else {
-        Err(format!("{} of the table {:?}, which has other columns here", describe(record), record.table))
-    }
-}
-
-/// The name under which a record's statement is kept, and its text.
-fn plan<'a>(record: &'a RowRecord<'_>, shape: &'a Shape) -> (String, impl Fn() -> String + 'a) {
-    let name = match &record.change {
-        RowChange::Insert { .. } => format!("+{}", record.table),
-        RowChange::Delete { .. } => format!("-{}", record.table),
-        RowChange::Update { changes, .. } => {
-            let mut name = format!("={}", record.table);
-            for (position, ..) in changes {
-                name.push(' ');
-                name.push_str(&position.to_string());
-            }
-            name
-        }
-    };
-    (name, move || sql(record, shape))
-}
-
-fn sql(record: &RowRecord<'_>, shape: &Shape) -> String {
-    let table = format!("main.{}", quoted(&shape.table));
-    let column = |position: usize| quoted(&shape.columns[position].1);
-    let all = || (0..shape.columns.len()).map(column);
-    match &record.change {
-        RowChange::Insert { .. } => {
-            let mut names: Vec<String> = match &shape.key {
-                RowKey::Rowid(name) => vec![quoted(name)],
-                RowKey::Columns(_) => Vec::new(),
-            };
-            names.extend(all());
-            let marks: Vec<String> = (1..=names.len()).map(|at| format!("?{at}")).collect();
-            format!("INSERT OR ABORT INTO {table}({}) VALUES({})", names.join(","), marks.join(","))
-        }
-        RowChange::Delete { .. } => {
-            let mut conditions: Vec<String> = match &shape.key {
-                RowKey::Rowid(name) => vec![format!("{} = ?1", quoted(name))],
-                // Equality finds the row by its key; IS on every column makes sure that it is the row.
-                RowKey::Columns(positions) => {
-                    positions.iter().map(|at| format!("{} = ?{}", column(*at), at + 1)).collect()
-                }
-            };
-            let first = if matches!(shape.key, RowKey::Rowid(_)) { 2 } else { 1 };
-            conditions.extend(all().enumerate().map(|(at, name)| format!("{name} IS ?{}", at + first)));
-            format!("DELETE FROM {table} WHERE {}", conditions.join(" AND "))
-        }
-        RowChange::Update { changes, .. } => {
-            let (mut sets, mut conditions, mut next) = (Vec::new(), Vec::new(), 1);
-            match &shape.key {
-                RowKey::Rowid(name) => {
-                    conditions.push(format!("{} = ?1", quoted(name)));
-                    sets.push(format!("{} = ?2", quoted(name)));
-                    next = 3;
-                }
-                RowKey::Columns(positions) => {
-                    for at in positions {
-                        conditions.push(format!("{} = ?{next}", column(*at)));
-                        next += 1;
-                    }
-                }
-            }
-            for (position, ..) in changes {
-                conditions.push(format!("{} IS ?{next}", column(*position)));
-                sets.push(format!("{} = ?{}", column(*position), next + 1));
-                next += 2;
-            }
-            if sets.is_empty() {
-                // An update that changed nothing; the row must be there all the same.
-                let RowKey::Columns(positions) = &shape.key else { unreachable!("a rowid is always set") };
-                sets.push(format!("{0} = {0}", column(positions[0])));
-            }
-            format!("UPDATE OR ABORT {table} SET {} WHERE {}", sets.join(","), conditions.join(" AND "))
-        }
-    }
-}
-
-fn bind(stmt: &mut Stmt, record: &RowRecord<'_>, shape: &Shape) -> Result<(), Failure> {
-    let mut next = 1;
-    let mut put = |stmt: &mut Stmt, value: ValueRef<'_>| {
-        next += 1;
-        stmt.bind(next - 1, value)
-    };
-    match &record.change {
-        RowChange::Insert { rowid, values } | RowChange::Delete { rowid, values } => {
-            if let Some(rowid) = rowid {
-                put(stmt, ValueRef::Integer(*rowid))?;
-            }
-            assert_eq!(values.len(), shape.columns.len(), "checked before");
-            for value in values {
-                put(stmt, *value)?;
-            }
-        }
-        RowChange::Update { key, changes } => {
-            match key {
-                UpdateKey::Rowid { old, new } => {
-                    put(stmt, ValueRef::Integer(*old))?;
-                    put(stmt, ValueRef::Integer(*new))?;
-                }
-                UpdateKey::Columns(values) => {
-                    for value in values {
-                        put(stmt, *value)?;
-                    }
-                }
-            }
-            for (_, old, new) in changes {
-                put(stmt, *old)?;
-                put(stmt, *new)?;
-            }
-        }
-    }
-    Ok(())
 }

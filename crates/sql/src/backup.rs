@@ -23,7 +23,7 @@ impl Database {
         let copied = self.read(no_deadline, |client, (_, offset)| {
             let copy = || -> Result<(), Failure> {
                 let target = Conn::open(to, OpenMode::Create, Hooks::own())?;
-                client.copy_into(&target)?;
+                client.copy_into(&target, &|| !client.hooks().stopping())?;
                 target.close()?;
                 tidy(to)
             };

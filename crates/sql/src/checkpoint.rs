@@ -27,6 +27,8 @@ impl Database {
         if core.failed.is_some() {
             return Ok(());
         }
+        // Whatever put the last one off may be over.
+        core.put_off = 0;
         self.checkpoint_if_large(&mut core)
     }
 
@@ -73,7 +75,7 @@ impl Database {
     /// Makes a checkpoint if the log is large and everything in it is committed.
     pub(crate) fn checkpoint_if_large(&self, core: &mut Core) -> Result<(), MachineError> {
         let size = wal_bytes(core.frames_now());
-        if size < self.options.wal_bytes_checkpoint {
+        if size < self.options.wal_bytes_checkpoint || self.put_off(core) {
             return Ok(());
         }
         let published = self.snapshots.published().unwrap_or(0);
@@ -86,6 +88,16 @@ impl Database {
         Ok(())
     }
 
+    /// A checkpoint for which the disk has no room is put off; the log goes on growing as long as it can.
+    fn no_room(&self, core: &mut Core, reason: String) -> Result<(), MachineError> {
+        tracing::warn!(%reason, "a checkpoint waits for room on the disk");
+        core.put_off = core.frames_now().max(1);
+        if let Some(last) = core.frames.last().copied() {
+            core.frames = vec![last];
+        }
+        Ok(())
+    }
+
     /// The checkpoint. Everything executed must be committed.
     pub(crate) fn checkpoint(&self, core: &mut Core) -> Result<(), MachineError> {
         let committed = core.committed.max(self.snapshots.published().unwrap_or(0));
@@ -94,10 +106,22 @@ impl Database {
         let applier = core.applier.as_ref().expect("the applying connection is open");
         let before = Snapshot::newest(&applier.conn)?;
         let marker = Marker { salts: before.salts(), frames: before.frames(), applied: core.end };
-        self.files
-            .write_marker(&marker)
-            .map_err(|error| MachineError::Failed(format!("the checkpoint's marker could not be written: {error}")))?;
-        let emptied = applier.conn.checkpoint_truncate()?;
+        if let Err(error) = self.files.write_marker(&marker) {
+            let reason = format!("the checkpoint's marker could not be written: {error}");
+            return match error.kind() {
+                // Whichever marker is there now is right, and nothing was written back.
+                std::io::ErrorKind::StorageFull => self.no_room(core, reason),
+                _ => Err(MachineError::Failed(reason)),
+            };
+        }
+        let emptied = match applier.conn.checkpoint_truncate() {
+            Ok(emptied) => emptied,
+            // SQLite's log stays as it was; what was written back is in it too.
+            Err(failure) if failure.primary() == rusqlite::ffi::SQLITE_FULL => {
+                return self.no_room(core, failure.to_string());
+            }
+            Err(failure) => return Err(failure.into()),
+        };
         // One more transaction, either way. SQLite gives a snapshot only of a log that is not empty. And if a reader kept the log from being emptied after all
         // of it was written back, the next transaction may begin the log anew, which makes every older snapshot useless: it shall be this one.
         applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;

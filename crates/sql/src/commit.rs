@@ -4,6 +4,8 @@
 //! In this order: the position is written, the batches are built, SQLite commits, the state is captured, the batches are proposed. A failure up to SQLite's
 //! commit leaves the transaction open and unproposed. A failure after it stops the database, since what it holds is not what the log will hold.
 
+use std::sync::atomic::Ordering;
+
 use bytes::BytesMut;
 use highwater_wire::{Epoch, Offset};
 
@@ -104,6 +106,7 @@ impl Database {
             core.failed = Some("SQLite began its log anew outside a checkpoint".to_string());
         }
         core.end = end;
+        self.applied.store(end, Ordering::Release);
         core.epoch = Some(epoch);
         core.log_time_ms = log_time_ms;
         core.frames.push(Frame { end, epoch: Some(epoch), frames: snapshot.frames() });

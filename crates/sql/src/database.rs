@@ -1,7 +1,7 @@
 //! The database: its files, its connections, and what is shared between them.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
@@ -42,6 +42,8 @@ pub struct Database {
     pub(crate) gate: RwLock<Gate>,
     pub(crate) readers: Mutex<Vec<Client>>,
     pub(crate) streams: Mutex<Vec<Weak<Mutex<Stream>>>>,
+    /// How far the writing side has come, for whoever asks without its token.
+    pub(crate) applied: AtomicU64,
 }
 
 /// Whether the database is open.
@@ -89,6 +91,7 @@ impl Database {
         let snapshots = Snapshots::new();
         let core = open_core(&files, &snapshots).map_err(sqlite)?;
         Ok(Arc::new(Database {
+            applied: AtomicU64::new(core.end),
             token: Token::new(core),
             files,
             options,

@@ -66,6 +66,9 @@ pub enum MachineError {
         /// The oldest state there is.
         oldest: u64,
     },
+    /// The disk is full. While applying this is waited out; where it is told, nothing was changed.
+    #[error("the disk is full: {0}")]
+    Full(String),
     /// SQLite or the file system failed.
     #[error("{0}")]
     Failed(String),
@@ -73,7 +76,10 @@ pub enum MachineError {
 
 impl From<Failure> for MachineError {
     fn from(failure: Failure) -> MachineError {
-        MachineError::Failed(format!("SQLite failed: {failure}"))
+        match failure.primary() {
+            ffi::SQLITE_FULL => MachineError::Full(failure.to_string()),
+            _ => MachineError::Failed(format!("SQLite failed: {failure}")),
+        }
     }
 }
 

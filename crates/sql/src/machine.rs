@@ -1,5 +1,6 @@
 //! The database as its partition drives it: applying, leading, publishing.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use highwater_partition::{Reign, StateMachine};
 use highwater_wire::record::Kind;
 use highwater_wire::{Epoch, Offset};
 
+use crate::apply::ApplyError;
 use crate::commit::write_position;
 use crate::core::Core;
 use crate::database::Database;
@@ -18,16 +20,14 @@ use crate::unfinished::Whole;
 pub(crate) const MACHINE_WAIT: Duration = Duration::from_secs(30);
 /// Committed transactions are put into one transaction of SQLite's up to about so many bytes of records.
 const GROUP_BYTES: usize = 8 << 20;
+/// How long between two attempts while the disk is full.
+const FULL_WAIT: Duration = Duration::from_millis(500);
 
 impl StateMachine for Database {
     type Error = MachineError;
 
     fn applied(&self) -> Offset {
-        match self.acquire_machine(Instant::now() + MACHINE_WAIT) {
-            Ok(core) => core.end,
-            // A stopped machine has applied nothing that may be relied on.
-            Err(_) => 0,
-        }
+        self.applied.load(Ordering::Acquire)
     }
 
     fn apply(&self, from: Offset, to: Offset, batches: &Bytes, committed: bool) -> Result<(), MachineError> {
@@ -39,6 +39,7 @@ impl StateMachine for Database {
         let applied = self.apply_all(core, &whole, committed);
         if let Err(error) = &applied {
             core.failed.get_or_insert(error.to_string());
+            tracing::error!(%error, from, to, "applying failed");
         }
         if committed {
             core.committed = core.committed.max(core.end);
@@ -78,7 +79,7 @@ impl Database {
         while let Some(first) = rest.first() {
             if let Some((flags, sql)) = outside_transaction(first)? {
                 assert_eq!(flags & OUTSIDE_TRANSACTION, OUTSIDE_TRANSACTION);
-                self.apply_outside(core, first, sql)?;
+                self.while_full(|| self.apply_outside(core, first, sql))?;
                 rest = &rest[1..];
                 continue;
             }
@@ -91,10 +92,24 @@ impl Database {
                 bytes += transaction.records.iter().map(|(_, payload)| payload.len()).sum::<usize>();
                 count += 1;
             }
-            self.apply_group(core, &rest[..count])?;
+            self.while_full(|| self.apply_group(core, &rest[..count]))?;
             rest = &rest[count..];
         }
         Ok(())
+    }
+
+    /// Tries again for as long as the disk is full: what is committed has to be applied, and there is nothing else to do about it.
+    fn while_full(&self, mut run: impl FnMut() -> Result<(), MachineError>) -> Result<(), MachineError> {
+        loop {
+            match run() {
+                Err(MachineError::Full(reason)) if !self.stop.load(Ordering::Acquire) => {
+                    tracing::warn!(%reason, "applying waits for room on the disk");
+                    // sleep: a disk gives no sign when there is room again.
+                    std::thread::sleep(FULL_WAIT);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     fn apply_group(&self, core: &mut Core, group: &[Whole]) -> Result<(), MachineError> {
@@ -103,9 +118,7 @@ impl Database {
         self.in_applier(core, last.end, last.epoch, log_time_ms, |applier| {
             for transaction in group {
                 for (kind, payload) in &transaction.records {
-                    applier
-                        .record(*kind, payload)
-                        .map_err(|reason| MachineError::Diverged { offset: transaction.end, reason })?;
+                    applier.record(*kind, payload).map_err(|failed| told(failed, transaction.end))?;
                 }
             }
             Ok(())
@@ -144,9 +157,16 @@ impl Database {
     /// statement must bear.
     fn apply_outside(&self, core: &mut Core, transaction: &Whole, sql: &str) -> Result<(), MachineError> {
         let applier = core.applier.as_mut().expect("the applying connection is open");
-        applier.statement(0, sql).map_err(|reason| MachineError::Diverged { offset: transaction.end, reason })?;
+        applier.statement(0, sql).map_err(|failed| told(failed, transaction.end))?;
         let log_time_ms = core.log_time_ms.max(transaction.timestamp_ms);
         self.in_applier(core, transaction.end, transaction.epoch, log_time_ms, |_| Ok(()))
+    }
+}
+
+fn told(failed: ApplyError, offset: Offset) -> MachineError {
+    match failed {
+        ApplyError::Differs(reason) => MachineError::Diverged { offset, reason },
+        ApplyError::Failed(failure) => failure.into(),
     }
 }
 

@@ -76,6 +76,7 @@ impl Database {
         reopened.frames.splice(0..0, earlier);
         reopened.committed = committed;
         *core = reopened;
+        self.applied.store(core.end, Ordering::Release);
         core.check();
         assert!(core.end <= to, "a rewind goes back far enough");
         Ok(core.end)

@@ -30,6 +30,9 @@ pub(crate) const LEGACY_WITH_FOREIGN_KEYS: u8 = 4;
 /// A column that an update changed: its position, its value before and after.
 pub(crate) type Change<'a> = (usize, ValueRef<'a>, ValueRef<'a>);
 
+/// A row of `sqlite_sequence`: its rowid and its value.
+pub(crate) type SequenceRow<'a> = (i64, ValueRef<'a>);
+
 /// One row operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowRecord<'a> {
@@ -152,7 +155,7 @@ pub(crate) fn put_statement(out: &mut Vec<u8>, flags: u8, text: &str) {
 }
 
 /// Appends a table's row of `sqlite_sequence`, or that there is none.
-pub(crate) fn put_sequence(out: &mut Vec<u8>, name: &str, row: Option<(i64, ValueRef<'_>)>) {
+pub(crate) fn put_sequence(out: &mut Vec<u8>, name: &str, row: Option<SequenceRow<'_>>) {
     out.push(if row.is_some() { META_SEQUENCE } else { META_NO_SEQUENCE });
     put_bytes(out, name.as_bytes());
     if let Some((rowid, value)) = row {
@@ -277,7 +280,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A table's name and its row of `sqlite_sequence`, if it has one: rowid and value.
-    pub(crate) fn sequence(mut self) -> Result<(&'a str, Option<(i64, ValueRef<'a>)>), Malformed> {
+    pub(crate) fn sequence(mut self) -> Result<(&'a str, Option<SequenceRow<'a>>), Malformed> {
         let kind = self.byte()?;
         let name = self.name()?;
         let row = match kind {
@@ -287,5 +290,99 @@ impl<'a> Reader<'a> {
         };
         self.end()?;
         Ok((name, row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A value that owns what it holds.
+    #[derive(Clone, Debug)]
+    enum Owned {
+        Null,
+        Integer(i64),
+        Real(f64),
+        Text(Vec<u8>),
+        Blob(Vec<u8>),
+    }
+
+    impl Owned {
+        fn borrowed(&self) -> ValueRef<'_> {
+            match self {
+                Owned::Null => ValueRef::Null,
+                Owned::Integer(value) => ValueRef::Integer(*value),
+                Owned::Real(value) => ValueRef::Real(*value),
+                Owned::Text(bytes) => ValueRef::Text(bytes),
+                Owned::Blob(bytes) => ValueRef::Blob(bytes),
+            }
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Owned> {
+        let bytes = prop::collection::vec(any::<u8>(), 0..200);
+        prop_oneof![
+            Just(Owned::Null),
+            any::<i64>().prop_map(Owned::Integer),
+            (-50i64..50).prop_map(Owned::Integer),
+            prop::num::f64::NORMAL.prop_map(Owned::Real),
+            bytes.clone().prop_map(Owned::Text),
+            bytes.prop_map(Owned::Blob),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rows_read_back_as_they_were(
+            table in "[a-z\"ü]{1,12}",
+            rowid in any::<Option<i64>>(),
+            new in any::<Option<i64>>(),
+            kind in 0..3,
+            values in prop::collection::vec(value(), 0..8),
+        ) {
+            let borrowed: Vec<_> = values.iter().map(Owned::borrowed).collect();
+            let change = match kind {
+                0 => RowChange::Insert { rowid, values: borrowed },
+                1 => RowChange::Delete { rowid, values: borrowed },
+                _ => RowChange::Update {
+                    key: match rowid {
+                        Some(old) => UpdateKey::Rowid { old, new: new.unwrap_or(old) },
+                        None => UpdateKey::Columns(borrowed.clone()),
+                    },
+                    changes: borrowed.iter().enumerate().map(|(at, value)| (at * 3, *value, ValueRef::Null)).collect(),
+                },
+            };
+            let record = RowRecord { table: &table, change };
+            let mut bytes = Vec::new();
+            put_row(&mut bytes, &record);
+            prop_assert_eq!(Reader(&bytes).row().unwrap(), record);
+            // Nothing shorter and nothing longer is the same record.
+            prop_assert!(Reader(&bytes[..bytes.len() - 1]).row().is_err());
+            bytes.push(0);
+            prop_assert!(Reader(&bytes).row().is_err());
+        }
+
+        #[test]
+        fn whatever_bytes_there_are_reading_ends(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Reader(&bytes).row();
+            let _ = Reader(&bytes).statement();
+            let _ = Reader(&bytes).sequence();
+        }
+    }
+
+    #[test]
+    fn statements_and_sequences_read_back() {
+        let mut bytes = Vec::new();
+        put_statement(&mut bytes, LEGACY_ALTER_TABLE, "ALTER TABLE t RENAME TO u");
+        assert_eq!(Reader(&bytes).statement(), Ok((LEGACY_ALTER_TABLE, "ALTER TABLE t RENAME TO u")));
+        bytes[0] = 0x40;
+        assert!(Reader(&bytes).statement().is_err(), "an unknown flag is not passed over");
+        for row in [None, Some((3, ValueRef::Integer(70)))] {
+            let mut bytes = Vec::new();
+            put_sequence(&mut bytes, "t", row);
+            assert_eq!(Reader(&bytes).sequence(), Ok(("t", row)));
+        }
     }
 }

@@ -46,12 +46,16 @@ impl Snapshots {
         self.waiting.lock().expect("nothing under this lock panics")
     }
 
-    /// Readers may see everything below `hw`. Never goes back but by [`Snapshots::hide`].
-    pub(crate) fn publish(&self, hw: Offset) {
-        self.published.fetch_max(hw + 1, Ordering::AcqRel);
+    fn notify(&self) {
         if *self.waiting() > 0 {
             self.changed.notify_all();
         }
+    }
+
+    /// Readers may see everything below `hw`. Never goes back but by [`Snapshots::hide`].
+    pub(crate) fn publish(&self, hw: Offset) {
+        self.published.fetch_max(hw + 1, Ordering::AcqRel);
+        self.notify();
     }
 
     /// Readers see nothing until the next publication.
@@ -106,6 +110,8 @@ impl Snapshots {
                 states.pop_front();
             }
         }
+        drop(states);
+        self.notify();
     }
 
     /// All older states are gone: a checkpoint or a rewind left this one.
@@ -113,6 +119,8 @@ impl Snapshots {
         let mut states = self.states();
         states.clear();
         states.push_back(state);
+        drop(states);
+        self.notify();
     }
 
     /// The newest state that readers may see, waiting for it until the instant. `None`: not yet.

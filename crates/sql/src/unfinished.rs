@@ -106,3 +106,77 @@ impl Unfinished {
         (self.taken, self.epoch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use highwater_wire::batch::{Control, Record, build, build_control, stamp};
+
+    use super::*;
+
+    /// A batch of records, of which those marked end their transactions.
+    fn batch(base: Offset, epoch: u32, ends: &[bool]) -> (Offset, Bytes) {
+        let records: Vec<Record> = ends
+            .iter()
+            .map(|ends| {
+                let mut value = Vec::new();
+                RecordHeader { kind: Kind::Row, ends_transaction: *ends, ack: None }.encode_into(&mut value);
+                value.push(base as u8);
+                Record { key: None, value: Some(value.into()) }
+            })
+            .collect();
+        stamped(build(&records, 7), base, epoch)
+    }
+
+    fn stamped(mut batch: BytesMut, base: Offset, epoch: u32) -> (Offset, Bytes) {
+        let end = stamp(&mut batch, base, Epoch(epoch)).unwrap();
+        (end, batch.freeze())
+    }
+
+    fn ends(whole: &[Whole]) -> Vec<(Offset, usize)> {
+        whole.iter().map(|whole| (whole.end, whole.records.len())).collect()
+    }
+
+    #[test]
+    fn a_transaction_that_spans_batches_and_calls_comes_out_whole() {
+        let mut unfinished = Unfinished::default();
+        let (_, first) = batch(0, 1, &[true, false]);
+        let (_, second) = batch(2, 1, &[false, true, false]);
+        assert_eq!(ends(&unfinished.take(1, &first).unwrap()), [(1, 1)]);
+        assert_eq!(ends(&unfinished.take(2, &first).unwrap()), [], "what was taken in is skipped");
+        assert_eq!(ends(&unfinished.take(3, &second).unwrap()), []);
+        assert_eq!(ends(&unfinished.take(5, &second).unwrap()), [(4, 3)]);
+        assert_eq!(unfinished.taken(), (5, Some(Epoch(1))));
+    }
+
+    #[test]
+    fn a_new_epoch_ends_what_was_unfinished() {
+        for control in [false, true] {
+            let mut unfinished = Unfinished::default();
+            let (_, first) = batch(0, 1, &[false, false]);
+            unfinished.take(2, &first).unwrap();
+            let (base, whole) = if control {
+                let (end, bytes) = stamped(build_control(&Control::EpochStart, 7), 2, 2);
+                (end, unfinished.take(end, &bytes).unwrap())
+            } else {
+                (2, Vec::new())
+            };
+            assert_eq!(ends(&whole), if control { vec![(3, 0)] } else { vec![] });
+            let (end, next) = batch(base, 2, &[true]);
+            assert_eq!(ends(&unfinished.take(end, &next).unwrap()), [(end, 1)]);
+        }
+    }
+
+    #[test]
+    fn a_gap_and_a_record_that_cannot_be_read_are_errors() {
+        let mut unfinished = Unfinished::default();
+        let (end, later) = batch(3, 1, &[true]);
+        assert!(matches!(unfinished.take(end, &later), Err(MachineError::Unreadable { offset: 0, .. })));
+        let record = Record { key: None, value: Some(Bytes::from_static(b"\xffunknown")) };
+        let (end, unknown) = stamped(build(&[record], 7), 0, 1);
+        assert!(matches!(unfinished.take(end, &unknown), Err(MachineError::Unreadable { offset: 0, .. })));
+        let empty = Record { key: None, value: None };
+        let (end, empty) = stamped(build(&[empty], 7), 0, 1);
+        assert!(unfinished.take(end, &empty).is_err());
+    }
+}

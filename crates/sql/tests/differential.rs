@@ -4,10 +4,11 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use common::{Bench, Log, of, quick, reign, soon, statement, transaction};
 use highwater_partition::StateMachine;
-use highwater_sql::Database;
+use highwater_sql::{Database, Options};
 
 /// A small generator: the same seed, the same run.
 struct Random(u64);
@@ -169,31 +170,24 @@ fn run_one(bench: &Bench, random: &mut Random, extra: &mut BTreeSet<u64>) {
     let _ = of(session.execute(&statement(end)));
 }
 
-/// A follower that may be killed.
-struct Follower {
-    dir: tempfile::TempDir,
-    database: std::sync::Arc<Database>,
+fn leader_options() -> Options {
+    Options { wal_bytes_checkpoint: 600_000, batch_bytes: 2_000, ..quick() }
 }
 
-impl Follower {
-    fn new(log: &std::sync::Arc<Log>) -> Follower {
-        let dir = tempfile::tempdir().unwrap();
-        let options = highwater_sql::Options { wal_bytes_checkpoint: 400_000, ..quick() };
-        let database = Database::open(dir.path(), options, log.clone()).unwrap();
-        Follower { dir, database }
-    }
+fn follower_options() -> Options {
+    Options { wal_bytes_checkpoint: 400_000, ..quick() }
+}
 
-    /// Starts again from the image of its files as they are.
-    fn kill(&mut self, log: &std::sync::Arc<Log>) {
-        let image = tempfile::tempdir().unwrap();
-        for file in std::fs::read_dir(self.dir.path()).unwrap() {
-            let file = file.unwrap();
-            std::fs::copy(file.path(), image.path().join(file.file_name())).unwrap();
-        }
-        let options = highwater_sql::Options { wal_bytes_checkpoint: 400_000, ..quick() };
-        self.database = Database::open(image.path(), options, log.clone()).unwrap();
-        self.dir = image;
+/// Starts from the image of a database's files as they are, as after a kill.
+fn reopened(dir: &mut tempfile::TempDir, log: &Arc<Log>, options: &Options) -> Arc<Database> {
+    let image = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(dir.path()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), image.path().join(file.file_name())).unwrap();
     }
+    let database = Database::open(image.path(), options.clone(), log.clone()).unwrap();
+    *dir = image;
+    database
 }
 
 /// The first table that differs, for people.
@@ -222,10 +216,9 @@ fn difference(a: &Database, b: &Database) -> String {
 
 fn run(seed: u64, transactions: u32) {
     let random = &mut Random(seed);
-    let bench =
-        Bench::leader_with(highwater_sql::Options { wal_bytes_checkpoint: 600_000, batch_bytes: 2_000, ..quick() });
+    let mut bench = Bench::leader_with(leader_options());
     bench.run(SCHEMA).unwrap();
-    let mut follower = Follower::new(&bench.log);
+    let mut follower = Bench::follower_with(follower_options());
     let (mut hw, mut number, mut received) = (bench.log.end(), 1, 0);
     let mut extra = BTreeSet::new();
     for _ in 0..transactions {
@@ -248,6 +241,17 @@ fn run(seed: u64, transactions: u32) {
             bench.database.lead(next, hw).unwrap();
             bench.database.publish(hw);
         }
+        if random.one_in(20) {
+            // The leader is killed, and leads again after it has applied what was committed.
+            bench.database = reopened(&mut bench.dir, &bench.log, &leader_options());
+            let at = bench.database.applied();
+            assert!(at <= hw, "{at} is applied after a start and {hw} was committed");
+            bench.log.cut(hw);
+            number += 1;
+            bench.database.apply(at, hw, &bench.log.read(at, hw), true).unwrap();
+            bench.database.lead(reign(number as u32, number), hw).unwrap();
+            bench.database.publish(hw);
+        }
         if random.one_in(3) && received < hw {
             let to = received + 1 + random.below(hw - received);
             follower.database.apply(received, to, &bench.log.read(received, to), true).unwrap();
@@ -255,7 +259,7 @@ fn run(seed: u64, transactions: u32) {
             received = to;
         }
         if random.one_in(15) {
-            follower.kill(&bench.log);
+            follower.database = reopened(&mut follower.dir, &bench.log, &follower_options());
             received = follower.database.applied();
         }
     }

@@ -202,3 +202,33 @@ fn an_unfinished_transaction_of_an_older_epoch_is_passed_over() {
     let answer = next.database.transaction(&transaction(&["SELECT count(*) FROM t"]), soon());
     assert_eq!((answer.seen.1, integer(&answer.result.unwrap()[0])), (3, 0));
 }
+
+#[test]
+fn a_rewind_waits_for_nobody() {
+    let bench = half_committed();
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let writes = &format!("INSERT INTO t SELECT 100 + ({endless})");
+    std::thread::scope(|scope| {
+        let reading =
+            scope.spawn(|| of(bench.database.transaction(&transaction(&[endless]), soon())).unwrap_err().code);
+        let writing = scope.spawn(|| of(bench.database.transaction(&transaction(&[writes]), soon())).unwrap_err().code);
+        let waiting = scope.spawn(|| of(bench.database.transaction(&transaction(&["DELETE FROM t"]), soon())));
+        let streaming = scope.spawn(|| {
+            let session = bench.database.session();
+            of(session.execute(&statement("BEGIN"))).unwrap();
+            let code = of(session.execute(&statement(endless))).unwrap_err().code;
+            (code, of(session.execute(&statement("SELECT 1"))).unwrap_err().code)
+        });
+        // However far each has come, it ends.
+        assert_eq!(bench.database.rewind(2).unwrap(), 2);
+        let ended = ["NOT_READY", "NOT_LEADER"];
+        assert!(ended.contains(&reading.join().unwrap().as_str()));
+        assert!(ended.contains(&writing.join().unwrap().as_str()));
+        assert!(ended.contains(&waiting.join().unwrap().unwrap_err().code.as_str()));
+        let (code, next) = streaming.join().unwrap();
+        assert!(code == "STREAM_EXPIRED" || ended.contains(&code.as_str()), "{code}");
+        assert!(["STREAM_EXPIRED", "NOT_READY"].contains(&next.as_str()), "{next}");
+    });
+    bench.database.publish(2);
+    assert_eq!(integer(&bench.run_as_it_is("SELECT count(*) FROM t")), 1);
+}

@@ -18,6 +18,9 @@ const CACHE_MAX: usize = 256;
 /// How long a lock of SQLite's is waited for. Only checkpoints and starts of logs take any that others could hold.
 pub(crate) const BUSY_TIMEOUT_MS: c_int = 1_000;
 
+/// Pages copied between two looks at whether to go on.
+const COPIED_AT_ONCE: c_int = 1_000;
+
 /// What SQLite said when something failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -243,18 +246,29 @@ impl Conn {
         Ok(found)
     }
 
-    /// Copies the whole database, as this connection's open transaction sees it, over that of `to`.
-    pub(crate) fn copy_into(&self, to: &Conn) -> Result<(), Failure> {
+    /// Copies the whole database, as this connection's open transaction sees it, over that of `to`; given up with SQLITE_INTERRUPT when `go_on` says no.
+    pub(crate) fn copy_into(&self, to: &Conn, go_on: &dyn Fn() -> bool) -> Result<(), Failure> {
         // SAFETY: both handles are open and distinct; the backup is finished before either can be closed.
         unsafe {
             let backup = ffi::sqlite3_backup_init(to.db, c"main".as_ptr(), self.db, c"main".as_ptr());
             if backup.is_null() {
                 return Err(failure(to.db, ffi::sqlite3_extended_errcode(to.db)));
             }
-            let stepped = ffi::sqlite3_backup_step(backup, -1);
+            let stepped = loop {
+                match ffi::sqlite3_backup_step(backup, COPIED_AT_ONCE) {
+                    ffi::SQLITE_OK if go_on() => {}
+                    ffi::SQLITE_OK => break ffi::SQLITE_INTERRUPT,
+                    code => break code,
+                }
+            };
             let finished = ffi::sqlite3_backup_finish(backup);
             match (stepped, finished) {
                 (ffi::SQLITE_DONE, ffi::SQLITE_OK) => Ok(()),
+                (ffi::SQLITE_INTERRUPT, _) => Err(Failure {
+                    code: ffi::SQLITE_INTERRUPT,
+                    message: "the copy was interrupted".to_string(),
+                    offset: None,
+                }),
                 (code, ffi::SQLITE_OK) | (_, code) => Err(failure(to.db, code)),
             }
         }

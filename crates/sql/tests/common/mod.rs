@@ -135,6 +135,11 @@ impl Bench {
         answer.result
     }
 
+    /// Runs a query without publishing anything.
+    pub fn run_as_it_is(&self, sql: &str) -> ResultSet {
+        of(self.database.transaction(&transaction(&[sql]), soon())).unwrap().remove(0)
+    }
+
     pub fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
         self.run(&[sql]).unwrap().remove(0).rows
     }
