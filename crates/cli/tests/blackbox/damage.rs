@@ -239,6 +239,18 @@ fn a_folder_of_another_cluster() {
     assert!(said.contains("belongs to node 1") && said.contains("node 7"), "{said}");
 }
 
+/// SQLite's files hold nothing that the log does not: without them the database is made anew.
+#[test]
+fn a_database_whose_sqlite_files_are_gone() {
+    let mut node = ended_node(End::Killed);
+    node.restart();
+    let hash = node.content_hash();
+    node.kill();
+    fs::remove_dir_all(node.data().join("db/main/sql")).expect("the folder can be removed");
+    node.restart();
+    assert_eq!(node.content_hash(), hash);
+}
+
 /// Two processes on one folder: the second is refused and the first goes on.
 #[test]
 fn a_folder_that_is_in_use() {
