@@ -47,6 +47,9 @@ pub fn tidy_alone(root: &Path) -> Result<()> {
 
 /// Runs all tests: under nextest where it is installed, since it runs them side by side and names what is slow, and the documents' examples.
 pub fn tests_alone(root: &Path) -> Result<()> {
+    for missing in what_tests_lack() {
+        eprintln!("xtask: SKIPPED for want of {missing}; under CI=true that is a failure");
+    }
     timed("tests", || {
         if has_nextest(root) {
             cargo(root, &["nextest", "run", "--workspace", "--locked", "--no-fail-fast"], &[])
@@ -57,6 +60,23 @@ pub fn tests_alone(root: &Path) -> Result<()> {
     timed("doc tests", || cargo(root, &["test", "--workspace", "--locked", "--doc"], &[]))
 }
 
+/// What some tests need and this machine does not have. They say so themselves, but runners keep what a passing test says to themselves.
+fn what_tests_lack() -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if !std::env::var_os("HIGHWATER_TEST_DATA").is_some_and(|folder| Path::new(&folder).is_dir()) {
+        missing.push("the folder that HIGHWATER_TEST_DATA names: SQLite's test scripts, Chinook");
+    }
+    if !["node", "npm"].iter().all(|tool| runs(Command::new(tool).arg("--version"))) {
+        missing.push("Node.js with npm: the stock JavaScript client");
+    }
+    missing
+}
+
+/// Whether a command can be run and succeeds.
+fn runs(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
 /// Formats every source file in place.
 pub fn format_in_place(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all"], &[])
@@ -64,13 +84,7 @@ pub fn format_in_place(root: &Path) -> Result<()> {
 
 /// Whether `cargo nextest` can be run here.
 fn has_nextest(root: &Path) -> bool {
-    Command::new("cargo")
-        .args(["nextest", "--version"])
-        .current_dir(root)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    runs(Command::new("cargo").args(["nextest", "--version"]).current_dir(root))
 }
 
 /// Runs cargo in the workspace's root with its output shown.

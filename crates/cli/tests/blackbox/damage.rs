@@ -97,7 +97,7 @@ fn fate_of(folder: TempDir, file: &Path, damage: &str) -> Fate {
     command.arg("serve").arg("--data").arg(folder.path().join("data")).args(["--listen", &address.to_string()]);
     let mut process = spawn_logged(&mut command, folder.path());
     let log = || crate::node::log_of(folder.path());
-    for _ in 0..4000 {
+    for _ in 0..12_000 {
         if let Some(status) = process.0.try_wait().expect("the process can be asked") {
             assert!(!status.success(), "{damage}: ended as if all were well");
             assert!(status.code().is_some_and(|code| code != 101), "{damage}: a panic is no clear error:\n{}", log());
@@ -362,11 +362,11 @@ fn status_of(address: std::net::SocketAddr, method: &str, path: &str, body: &[u8
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..4000 {
+    for _ in 0..12_000 {
         if holds() {
             return;
         }
         crate::node::pause();
     }
-    panic!("not {what} after 20 seconds");
+    panic!("not {what} after a minute");
 }

@@ -1,5 +1,6 @@
 //! Real inputs, which are not part of the project.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 /// A folder below the one that `HIGHWATER_TEST_DATA` names, or nothing, loudly, where there is none.
@@ -21,7 +22,9 @@ pub(crate) fn folder(name: &str) -> Option<PathBuf> {
 /// Under `CI=true`.
 pub(crate) fn skip(why: &str) {
     assert!(!required(), "{why}, and under CI=true this test may not be skipped");
-    eprintln!("SKIPPED: {why}");
+    // Not by `eprintln`, which a test's runner keeps to itself when the test passes.
+    let told = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    told.expect("standard error can be written to");
 }
 
 /// Whether skipping is forbidden.
