@@ -52,7 +52,10 @@ pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<ExitCode> {
             line(&format!("lost tail from offset {} on, in {}", tail["offset"], tail["file"]));
         }
     }
-    Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match verdict {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error) => bail!("{error}. (The folder of one log is DATA/meta or DATA/db/NAME/log)"),
+    }
 }
 
 fn describe(frame: &Frame) -> Value {
