@@ -64,7 +64,8 @@ pub(crate) fn captured(
         client.schema_changed().map_err(from_failure)?;
         return Err(failed);
     }
-    // SQLite counts no changes of a statement that it rolled back; if it counts some, FAIL kept them.
+    // SQLite counts no changes of a statement that it rolled back; if it counts some, FAIL kept them. It counts none either if only triggers had changed rows
+    // when FAIL struck the first row; those are then rolled back, where SQLite would keep them: all replicas hold the same, which matters more.
     let kept = guarded
         && failed.code == "SQLITE_CONSTRAINT"
         && prepared.class == Class::Rows

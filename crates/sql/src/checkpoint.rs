@@ -43,6 +43,9 @@ impl Database {
         if self.snapshots.wait_published(core.end, until, &stop) {
             core.committed = core.committed.max(core.end);
             self.checkpoint(core).map_err(|failed| error("SQLITE_IOERR", failed.to_string()))?;
+        } else {
+            // HW stands still: the next writers do not wait as long again.
+            core.put_off = core.frames_now();
         }
         if wal_bytes(core.frames_now()) >= self.options.wal_bytes_max {
             return Err(error(

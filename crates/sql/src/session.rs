@@ -68,6 +68,7 @@ impl Session {
             return Answer { result: steps.iter().map(|_| closed()).collect(), hold: None, seen: (None, 0) };
         };
         let mut stream = self.lock();
+        let last_write = steps.iter().rposition(|step| text::looks_like_write(&step.statement.sql));
         for (at, step) in steps.iter().enumerate() {
             let runs =
                 step.condition.as_ref().is_none_or(|condition| holds(condition, &results, stream.is_autocommit()));
@@ -75,7 +76,7 @@ impl Session {
                 results.push(None);
                 continue;
             }
-            let writes_follow = steps[at + 1..].iter().any(|later| text::looks_like_write(&later.statement.sql));
+            let writes_follow = last_write.is_some_and(|last| last > at);
             let asked = Asked { database: &self.database, stream: &self.stream, writes_follow };
             let answer = stream.execute(&asked, &step.statement);
             together.add(answer.hold, answer.seen);

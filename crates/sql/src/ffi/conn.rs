@@ -206,6 +206,10 @@ impl Conn {
             if let Some(mut stmt) = stmt {
                 while stmt.step()? == Step::Row {}
             }
+            if used == 0 {
+                // A NUL byte, behind which SQLite reads nothing.
+                break;
+            }
             rest = &rest[used..];
         }
         Ok(())
