@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::access::Tokens;
 use crate::body::BodyRoom;
 use crate::failure::Failure;
+use crate::forward::Forwarder;
 use crate::hrana::streams::Streams;
 use crate::metrics::Metrics;
 
@@ -65,6 +66,7 @@ pub(crate) struct App {
     pub(crate) streams: Streams,
     pub(crate) metrics: Metrics,
     pub(crate) body_room: BodyRoom,
+    pub(crate) forwarder: Forwarder,
     requests: Semaphore,
     readers: Semaphore,
     writers: Semaphore,
@@ -87,6 +89,7 @@ impl App {
             streams: Streams::new(&node, &limits),
             metrics: Metrics::new(),
             body_room: BodyRoom::new(limits.bodies_bytes),
+            forwarder: Forwarder::new(),
             requests: Semaphore::new(limits.requests),
             readers: Semaphore::new(limits.threads),
             writers: Semaphore::new(limits.threads),

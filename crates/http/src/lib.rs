@@ -7,6 +7,7 @@ mod access;
 mod app;
 mod body;
 mod failure;
+mod forward;
 mod hrana;
 mod json;
 mod metrics;

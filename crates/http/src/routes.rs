@@ -17,7 +17,7 @@ use crate::failure::{Failure, respond};
 use crate::hrana::types::{CursorRequest, PipelineRequest};
 use crate::hrana::{cursor, pipeline};
 use crate::options::{RequestOptions, percent_decoded};
-use crate::{body, metrics, plain, status, transfer, verify};
+use crate::{body, forward, metrics, plain, status, transfer, verify};
 
 /// The database that Hrana's paths at the root speak of.
 const DEFAULT_DATABASE: &str = "main";
@@ -62,7 +62,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             .route(&format!("/{version}/pipeline"), post(root_pipeline))
             .route(&format!("/db/{{name}}/{version}/pipeline"), post(named_pipeline));
     }
-    router.fallback(no_such_path).method_not_allowed_fallback(wrong_method).with_state(app)
+    router
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(axum::middleware::from_fn_with_state(app.clone(), forward::layer))
+        .with_state(app)
 }
 
 async fn no_such_path(method: Method, uri: Uri) -> Response {

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use highwater_host::{Effect, Host, Input};
 use highwater_partition::{Command, Outcome, StateMachine, Ticket};
+use highwater_replica::Role;
 use highwater_sql::Options;
-use highwater_wire::{Offset, PartitionId};
+use highwater_wire::{NodeId, Offset, PartitionId};
 use tokio::sync::oneshot;
 
 use crate::ahead::Ahead;
@@ -41,6 +42,7 @@ pub(crate) type Registry = Arc<RwLock<BTreeMap<String, Arc<Database>>>>;
 
 /// What the core needs besides its host.
 pub(crate) struct CoreStart {
+    pub(crate) node: NodeId,
     pub(crate) folder: DataFolder,
     pub(crate) registry: Registry,
     pub(crate) inbox: Inbox,
@@ -215,7 +217,16 @@ impl Core {
                     let _ = reply.send(outcome);
                 }
             }
-            Effect::Role(partition, role) => tracing::info!(partition = partition.0, ?role, "the role changed"),
+            Effect::Role(partition, role) => {
+                tracing::info!(partition = partition.0, ?role, "the role changed");
+                if let Some(database) = self.databases.get(&partition) {
+                    database.shared.set_leader(match role {
+                        Role::Leader { .. } => Some(self.start.node),
+                        Role::Follower { leader, .. } => Some(leader.node),
+                        Role::Idle | Role::Candidate { .. } => None,
+                    });
+                }
+            }
             Effect::Halted(partition, reason) => self.halted(partition, reason),
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use highwater_partition::{AckPolicy, Input, Outcome};
 use highwater_sql::Hold;
-use highwater_wire::{PartitionId, Position};
+use highwater_wire::{NodeId, PartitionId, Position};
 use tokio::sync::watch;
 
 use crate::ahead::Ahead;
@@ -28,6 +28,7 @@ pub struct Database {
     machine: OnceLock<Arc<highwater_sql::Database>>,
     stopped: OnceLock<String>,
     leads: watch::Sender<bool>,
+    leader: watch::Sender<Option<NodeId>>,
 }
 
 impl Database {
@@ -41,6 +42,7 @@ impl Database {
             machine: OnceLock::new(),
             stopped: OnceLock::new(),
             leads: watch::Sender::new(false),
+            leader: watch::Sender::new(None),
         }
     }
 
@@ -51,6 +53,15 @@ impl Database {
     pub(crate) fn stop(&self, reason: String) {
         // The first reason is kept.
         let _ = self.stopped.set(reason);
+    }
+
+    pub(crate) fn set_leader(&self, leader: Option<NodeId>) {
+        self.leader.send_replace(leader);
+    }
+
+    /// The node that leads this database, as far as its replica here knows; `None` while it knows of none.
+    pub fn leader(&self) -> Option<NodeId> {
+        *self.leader.borrow()
     }
 
     pub(crate) fn set_leads(&self, leads: bool) {

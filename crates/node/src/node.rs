@@ -29,6 +29,7 @@ pub struct Node {
     cluster: u64,
     incarnation: Incarnation,
     cluster_key: [u8; 32],
+    addresses: BTreeMap<NodeId, String>,
     registry: Registry,
     inbox: Inbox,
     failed: Arc<OnceLock<String>>,
@@ -125,6 +126,7 @@ impl Node {
         let (inbox, receiver) = Inbox::new();
         let registry: Registry = Arc::new(RwLock::new(BTreeMap::new()));
         let failed = Arc::new(OnceLock::new());
+        let addresses = peers.addresses.clone();
         let peers: Box<dyn Peers> = match peers.addresses.is_empty() {
             true => Box::new(NoPeers),
             false => Box::new(
@@ -134,6 +136,7 @@ impl Node {
         };
         door.open(inbox.clone());
         let core = CoreStart {
+            node: id,
             folder,
             registry: registry.clone(),
             inbox: inbox.clone(),
@@ -154,6 +157,7 @@ impl Node {
             cluster,
             incarnation,
             cluster_key,
+            addresses,
             registry,
             inbox,
             failed,
@@ -167,6 +171,16 @@ impl Node {
     /// This node's id.
     pub fn id(&self) -> NodeId {
         self.id
+    }
+
+    /// Whether the cluster has other nodes.
+    pub fn has_peers(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
+    /// Where that node is reached.
+    pub fn address_of(&self, node: NodeId) -> Option<&str> {
+        self.addresses.get(&node).map(String::as_str)
     }
 
     /// The cluster it belongs to.

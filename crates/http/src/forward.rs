@@ -1,0 +1,379 @@
+//! Any node takes any request: what another node must serve is forwarded to it, whole, and its answer handed back.
+//!
+//! - A Hrana request with a baton goes to the node that the baton names: the stream lives there.
+//! - Other writes, and Hrana requests that open a stream, go to the database's leader. While there is none, they wait for one, a bounded time.
+//! - Plain requests that only read stay: this node reads at the freshness asked, asking its leader for a read index where that is needed.
+//!
+//! A request is forwarded once: the node that gets it serves it or refuses it. Refusals that say that nothing happened (not the leader any more, not
+//! reachable) are tried anew at whoever leads by then. A connection that breaks after the request was sent leaves its outcome unknown, and so it is
+//! said, unless the request bears an idempotency key or only reads: then it is tried anew as well.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use highwater_node::Database;
+use highwater_wire::NodeId;
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::app::{App, looks_read_only};
+use crate::body;
+use crate::failure::Failure;
+use crate::hrana::baton::Baton;
+use crate::options::percent_decoded;
+
+/// Names the node that forwarded a request.
+const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
+/// How long a request may wait for a leader that takes it.
+const LEADER_WAIT: Duration = Duration::from_secs(5);
+/// Between two tries.
+const TRY_AGAIN: Duration = Duration::from_millis(5);
+const CONNECT_WAIT: Duration = Duration::from_millis(500);
+/// What is kept of a refusal in order to read it.
+const REFUSAL_BYTES: usize = 64 << 10;
+
+/// Connections to other nodes, kept and used again.
+pub(crate) struct Forwarder {
+    client: Client<HttpConnector, Body>,
+}
+
+impl Forwarder {
+    pub(crate) fn new() -> Forwarder {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_WAIT));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(10))
+            // A kept connection that the other end closes just now must not turn into a second try of a request that was sent.
+            .retry_canceled_requests(false)
+            .build(connector);
+        Forwarder { client }
+    }
+}
+
+/// What a path asks for, as far as forwarding minds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sql,
+    Hrana,
+    Import,
+}
+
+/// The kind and the database of a path; `None` for what every node serves by itself.
+fn kind_of(method: &Method, path: &str) -> Option<(Kind, String)> {
+    if method != Method::POST {
+        return None;
+    }
+    let (name, rest) = match path.strip_prefix("/db/") {
+        None => ("main".to_string(), path),
+        Some(rest) => {
+            let (name, _) = rest.split_once('/')?;
+            (percent_decoded(name), &rest[name.len()..])
+        }
+    };
+    let kind = match rest {
+        "/sql" => Kind::Sql,
+        "/import" => Kind::Import,
+        "/v2/pipeline" | "/v3/pipeline" | "/v3/cursor" => Kind::Hrana,
+        _ => return None,
+    };
+    Some((kind, name))
+}
+
+/// Who must serve a request.
+enum Server {
+    Here,
+    /// The owner of a stream, with whether it held a transaction.
+    Owner(NodeId, bool),
+    Leader,
+}
+
+/// The layer around all routes.
+pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let alone = !app.node.has_peers();
+    let Some((kind, name)) = kind_of(request.method(), request.uri().path()).filter(|_| !alone) else {
+        return next.run(request).await;
+    };
+    if request.headers().contains_key(FORWARDED) {
+        return next.run(request).await;
+    }
+    let Ok(db) = app.node.database(&name) else {
+        return next.run(request).await;
+    };
+    let result = match kind {
+        Kind::Import => import(&app, &db, request, next).await,
+        Kind::Sql | Kind::Hrana => buffered(&app, &db, kind, request, next).await,
+    };
+    result.unwrap_or_else(|failure| match kind {
+        Kind::Hrana => failure.hrana(),
+        Kind::Sql | Kind::Import => failure.plain(),
+    })
+}
+
+async fn buffered(
+    app: &Arc<App>,
+    db: &Database,
+    kind: Kind,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let held = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+    let bytes = held.bytes.clone();
+    let server = match kind {
+        Kind::Hrana => owner(app, &bytes),
+        _ if db.leader() == Some(app.node.id()) || only_reads(&bytes) => Server::Here,
+        _ => Server::Leader,
+    };
+    let sent = Sent { parts, safe: false, body: bytes };
+    match server {
+        Server::Here => {
+            drop(held);
+            Ok(next.run(sent.request()).await)
+        }
+        Server::Owner(node, in_transaction) if node != app.node.id() => {
+            to_owner(app, node, in_transaction, &sent).await
+        }
+        Server::Owner(..) => {
+            drop(held);
+            Ok(next.run(sent.request()).await)
+        }
+        Server::Leader => {
+            let safe = kind == Kind::Sql && sent.parts.headers.contains_key("idempotency-key");
+            to_leader(app, db, &Sent { safe, ..sent }, next).await
+        }
+    }
+}
+
+/// The node that a Hrana request's stream lives on.
+fn owner(app: &App, body: &[u8]) -> Server {
+    #[derive(Deserialize)]
+    struct Opening<'a> {
+        #[serde(borrow, default)]
+        baton: Option<std::borrow::Cow<'a, str>>,
+    }
+    match serde_json::from_slice::<Opening<'_>>(body) {
+        Ok(Opening { baton: Some(text) }) => match Baton::open(&text, app.node.cluster_key()) {
+            Some(baton) => Server::Owner(baton.node, baton.in_transaction),
+            None => Server::Here,
+        },
+        Ok(Opening { baton: None }) => Server::Leader,
+        // What is wrong with it is said here as well as anywhere.
+        Err(_) => Server::Here,
+    }
+}
+
+/// Whether a plain request seems to read only. What merely seems to write goes to the leader, which serves it just as well.
+fn only_reads(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct One<'a> {
+        #[serde(borrow, default)]
+        sql: Option<std::borrow::Cow<'a, str>>,
+        #[serde(borrow, default)]
+        statements: Vec<OneOf<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct OneOf<'a> {
+        #[serde(borrow)]
+        sql: std::borrow::Cow<'a, str>,
+        #[serde(borrow, default, rename = "args")]
+        _args: Option<&'a RawValue>,
+    }
+    match serde_json::from_slice::<One<'_>>(body) {
+        Ok(One { sql, statements }) => sql
+            .iter()
+            .map(|sql| sql.as_ref())
+            .chain(statements.iter().map(|statement| statement.sql.as_ref()))
+            .all(looks_read_only),
+        Err(_) => true,
+    }
+}
+
+/// A request as it can be sent, several times over if need be.
+struct Sent {
+    parts: axum::http::request::Parts,
+    /// Trying it again after it may have been carried out does no harm.
+    safe: bool,
+    body: Bytes,
+}
+
+impl Sent {
+    fn request(self) -> Request {
+        Request::from_parts(self.parts, Body::from(self.body))
+    }
+}
+
+/// Why a try brought no answer.
+enum Tried {
+    /// Nothing happened there.
+    Nothing(String),
+    /// It was sent, and no answer came back.
+    Broken(String),
+}
+
+async fn to_owner(app: &App, node: NodeId, in_transaction: bool, sent: &Sent) -> Result<Response, Failure> {
+    match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
+        Ok(response) => Ok(response),
+        Err(Tried::Nothing(reason)) => {
+            let lost = match in_transaction {
+                true => "its open transaction was rolled back and nothing of it happened",
+                false => "no transaction was open, so nothing but its temporary tables and settings is lost",
+            };
+            let message = format!("this stream lived on node {node}, which is gone ({reason}): {lost}; open a new one");
+            Err(Failure::bad("STREAM_EXPIRED", message))
+        }
+        Err(Tried::Broken(reason)) => {
+            let message = format!(
+                "node {node}, where this stream lived, went away before it answered ({reason}): what this request asked for may have happened or not, and the stream is gone"
+            );
+            Err(Failure::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message).unknown_at(None))
+        }
+    }
+}
+
+async fn to_leader(app: &Arc<App>, db: &Database, sent: &Sent, next: Next) -> Result<Response, Failure> {
+    let begun = Instant::now();
+    let mut last = "no leader is known".to_string();
+    loop {
+        match db.leader() {
+            Some(node) if node == app.node.id() => {
+                return Ok(next.run(Request::from_parts(sent.parts.clone(), Body::from(sent.body.clone()))).await);
+            }
+            Some(node) => match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
+                Ok(response) => match refusal(response).await {
+                    Ok(response) => return Ok(response),
+                    Err(reason) => last = format!("node {node} refused: {reason}"),
+                },
+                Err(Tried::Nothing(reason)) => last = reason,
+                Err(Tried::Broken(reason)) if sent.safe => last = reason,
+                Err(Tried::Broken(reason)) => {
+                    let message = format!(
+                        "the leader, node {node}, went away before it answered ({reason}): the request may have been carried out or not; with an Idempotency-Key it could be repeated safely"
+                    );
+                    return Err(Failure::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message).unknown_at(None));
+                }
+            },
+            None => {}
+        }
+        if begun.elapsed() > LEADER_WAIT {
+            let message = format!(
+                "the database {:?} had no leader that took the request within {} s ({last}); ask again",
+                db.name(),
+                LEADER_WAIT.as_secs()
+            );
+            let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "NO_LEADER", message);
+            return Err(failure);
+        }
+        // sleep: whoever leads next is learned of a few milliseconds after the election; a bounded pause keeps a refusing leader from being flooded.
+        tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+/// An import is too large to keep, so it is sent on as it comes, once.
+async fn import(app: &Arc<App>, db: &Database, request: Request, next: Next) -> Result<Response, Failure> {
+    match db.leader() {
+        Some(node) if node != app.node.id() => {
+            let (parts, body) = request.into_parts();
+            send(app, node, &parts, body).await.map_err(|tried| match tried {
+                Tried::Nothing(reason) => Failure::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "NO_LEADER",
+                    format!("the leader, node {node}, cannot be reached ({reason}); ask again"),
+                ),
+                Tried::Broken(reason) => Failure::new(
+                    StatusCode::BAD_GATEWAY,
+                    "OUTCOME_UNKNOWN",
+                    format!("the leader, node {node}, went away before it answered ({reason}): look what is there before importing again"),
+                )
+                .unknown_at(None),
+            })
+        }
+        _ => Ok(next.run(request).await),
+    }
+}
+
+async fn send(app: &App, node: NodeId, parts: &axum::http::request::Parts, body: Body) -> Result<Response, Tried> {
+    let address =
+        app.node.address_of(node).ok_or_else(|| Tried::Nothing(format!("no address is known for node {node}")))?;
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let uri: Uri =
+        format!("http://{address}{path}").parse().map_err(|error| Tried::Nothing(format!("{address}: {error}")))?;
+    let mut request = Request::new(body);
+    *request.method_mut() = parts.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = parts.headers.clone();
+    for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::EXPECT] {
+        request.headers_mut().remove(name);
+    }
+    request.headers_mut().insert(FORWARDED, HeaderValue::from(app.node.id().0));
+    match app.forwarder.client.request(request).await {
+        Ok(response) => Ok(response.map(Body::new).into_response()),
+        Err(error) if error.is_connect() => Err(Tried::Nothing(format!("node {node} cannot be reached at {address}"))),
+        Err(error) => Err(Tried::Broken(error.to_string())),
+    }
+}
+
+/// Hands an answer on, unless it says that the node does not lead (any more) and that nothing happened.
+async fn refusal(response: Response) -> Result<Response, String> {
+    if response.status() != StatusCode::SERVICE_UNAVAILABLE && response.status() != StatusCode::MISDIRECTED_REQUEST {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let Ok(collected) = http_body_util::Limited::new(body, REFUSAL_BYTES).collect().await else {
+        return Ok((StatusCode::BAD_GATEWAY, "the leader's answer broke off").into_response());
+    };
+    let bytes = collected.to_bytes();
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Inner,
+    }
+    #[derive(Deserialize)]
+    struct Inner {
+        code: String,
+        outcome: String,
+    }
+    if let Ok(Refusal { error }) = serde_json::from_slice::<Refusal>(&bytes)
+        && error.outcome == "failed"
+        && ["NOT_LEADER", "LEADERSHIP_LOST", "NO_LEADER", "SHUTTING_DOWN"].contains(&error.code.as_str())
+    {
+        return Err(error.code);
+    }
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_apart() {
+        let of = |path| kind_of(&Method::POST, path);
+        assert_eq!(of("/db/a%20b/sql"), Some((Kind::Sql, "a b".into())));
+        assert_eq!(of("/v2/pipeline"), Some((Kind::Hrana, "main".into())));
+        assert_eq!(of("/db/x/v3/cursor"), Some((Kind::Hrana, "x".into())));
+        assert_eq!(of("/db/x/import"), Some((Kind::Import, "x".into())));
+        for local in ["/status", "/db/x", "/db/x/v2", "/db//backup", "/verify"] {
+            assert_eq!(of(local), None, "{local}");
+        }
+        assert_eq!(kind_of(&Method::GET, "/db/x/sql"), None);
+    }
+
+    #[test]
+    fn plain_requests_that_seem_to_read_stay() {
+        assert!(only_reads(br#"{"sql":"SELECT 1","args":[1]}"#));
+        assert!(only_reads(br#"{"statements":[{"sql":"select 1"},{"sql":"SELECT 2","args":{"a":1}}]}"#));
+        assert!(!only_reads(br#"{"statements":[{"sql":"select 1"},{"sql":"INSERT INTO t VALUES (1)"}]}"#));
+        assert!(!only_reads(br#"{"sql":"DELETE FROM t"}"#));
+        assert!(only_reads(b"{"), "what is wrong with it is said here as well as anywhere");
+    }
+}
