@@ -63,14 +63,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// One write, two epochs, one crash under this rule.
+    /// One write, two epochs, one crash under this rule. Under `quorum` that is some seven million states and a gigabyte of memory, under `isr` under a
+    /// million. Under `quorum` a process opens two streams only: a follower of both epochs is not followed through a divergence, a former leader is.
     pub fn appointed(rule: CommitRule) -> Config {
         Config {
             rule: Some(rule),
             epochs: 2,
             writes: 1,
             crashes: 1,
-            streams: 3,
+            streams: if matches!(rule, CommitRule::Quorum { .. }) { 2 } else { 3 },
             silences: 0,
             versions: 3,
             stands: 0,
@@ -80,9 +81,9 @@ impl Config {
         }
     }
 
-    /// One write, two epochs, one crash in the self-electing partition, where twice somebody stands.
+    /// Two epochs and one crash in the self-electing partition, where twice somebody stands. The leaders' control entries are all that is written.
     pub fn electing() -> Config {
-        Config { rule: None, versions: 0, stands: 2, ..Config::appointed(CommitRule::Quorum { q: 2 }) }
+        Config { rule: None, writes: 0, versions: 0, stands: 2, ..Config::appointed(CommitRule::Quorum { q: 2 }) }
     }
 
     /// The rule by which HW is counted.
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn one_epoch_of_the_self_electing_partition_breaks_no_law() {
-        whole(Config { crashes: 0, ..small(Config::electing()) });
+        whole(Config { crashes: 0, writes: 1, ..small(Config::electing()) });
     }
 
     #[test]
