@@ -195,6 +195,24 @@ pub(crate) fn run_in_write(
     }
 }
 
+/// Runs a statement that only reads, on the readers' side of HW. There are functions that write while they are read from (the `optimize` of the third
+/// version of full-text search); what they did must not stay, since nobody hears of it.
+pub(crate) fn read_only(
+    client: &Client,
+    prepared: &mut Prepared,
+    statement: &Statement,
+    options: &Options,
+) -> Result<ResultSet, SqlError> {
+    assert_eq!(prepared.class, Class::Read, "the caller looked");
+    let result = fetch(client, prepared, statement, options);
+    if !client.writes_main() {
+        return result;
+    }
+    client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+    client.hooks().capture.borrow_mut().clear();
+    Err(error("SQLITE_READONLY", "the query calls a function that writes: run it within BEGIN IMMEDIATE"))
+}
+
 /// The answer of a PRAGMA that changes nothing.
 pub(crate) fn idle(prepared: &Prepared, answer: Option<&str>) -> ResultSet {
     let Some(answer) = answer else { return ResultSet::default() };

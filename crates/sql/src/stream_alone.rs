@@ -59,12 +59,16 @@ impl Stream {
         };
         self.note_temporary(&prepared);
         if prepared.class == Class::Read {
-            let result = run::fetch(self.client(), &mut prepared, statement, &database.options);
+            let result = run::read_only(self.client(), &mut prepared, statement, &database.options);
             if result.is_ok() {
                 self.client().keep(&statement.sql, prepared);
             }
             // Temporary tables keep what was written to them.
-            let ended = self.own(if result.is_ok() { "COMMIT" } else { "ROLLBACK" });
+            let ended = match &result {
+                Ok(_) => self.own("COMMIT"),
+                Err(_) if self.client().autocommit() => Ok(()),
+                Err(_) => self.own("ROLLBACK"),
+            };
             return Answer { result: result.and_then(|result| ended.map(|()| result)), hold, seen };
         }
         if let Err(failed) = self.own("ROLLBACK") {

@@ -175,7 +175,7 @@ impl Stream {
             }
             Class::ConnectionPragma => self.connection_pragma(asked, &mut prepared, statement)?,
             Class::IdlePragma(answer) => run::idle(&prepared, answer.as_deref()),
-            Class::Read if !writing => run::fetch(self.client(), &mut prepared, statement, &database.options)?,
+            Class::Read if !writing => run::read_only(self.client(), &mut prepared, statement, &database.options)?,
             Class::Read | Class::Rows | Class::Schema => {
                 if !writing {
                     if undecided {

@@ -58,7 +58,7 @@ impl Database {
 
     fn read_one(&self, client: &Client, statement: &Statement) -> Result<ResultSet, SqlError> {
         let mut prepared = client.prepare_one(&statement.sql)?;
-        let result = run::fetch(client, &mut prepared, statement, &self.options)?;
+        let result = run::read_only(client, &mut prepared, statement, &self.options)?;
         client.keep(&statement.sql, prepared);
         Ok(ResultSet { last_insert_rowid: 0, affected: 0, ..result })
     }

@@ -271,6 +271,25 @@ fn what_is_too_large_is_refused_and_the_database_goes_on() {
 }
 
 #[test]
+fn a_value_of_ten_megabytes_is_stored_and_one_beyond_the_limit_refused() {
+    let bench = Bench::leader();
+    bench.run(&["CREATE TABLE t(a)"]).unwrap();
+    let insert = |bytes: usize| Transaction {
+        statements: vec![Statement {
+            sql: "INSERT INTO t VALUES(?)".into(),
+            args: vec![Value::Blob(vec![7; bytes])],
+            ..Statement::default()
+        }],
+        key: None,
+    };
+    of(bench.database.transaction(&insert(10 << 20), soon())).unwrap();
+    assert_eq!(of(bench.database.transaction(&insert(17 << 20), soon())).unwrap_err().code, "VALUE_TOO_LARGE");
+    bench.run(&["UPDATE t SET a = a || x'00'"]).unwrap();
+    assert_eq!(bench.rows("SELECT length(a) FROM t"), [[Value::Integer((10 << 20) + 1)]]);
+    bench.assert_replicates();
+}
+
+#[test]
 fn one_effect_for_each_key() {
     fn clock() -> i64 {
         1_700_000_000_000

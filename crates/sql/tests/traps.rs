@@ -568,6 +568,27 @@ fn a_schema_that_changes_by_itself_is_refused_and_not_lost() {
 }
 
 #[test]
+fn a_query_that_writes_is_refused_where_nobody_would_hear_of_it() {
+    let bench = Bench::leader();
+    bench.run(&["CREATE VIRTUAL TABLE f USING fts4(a)"]).unwrap();
+    bench.run(&["INSERT INTO f VALUES('one')"]).unwrap();
+    bench.run(&["INSERT INTO f VALUES('two')"]).unwrap();
+    let end = bench.log.end();
+    let optimize = "SELECT optimize(f) FROM f LIMIT 1";
+    let session = bench.database.session();
+    assert_eq!(of(session.execute(&statement(optimize))).unwrap_err().code, "SQLITE_READONLY");
+    assert_eq!(bench.run(&[optimize]).unwrap_err().code, "SQLITE_READONLY");
+    assert_eq!(bench.log.end(), end);
+    bench.assert_replicates();
+    for sql in ["BEGIN IMMEDIATE", optimize, "COMMIT"] {
+        of(session.execute(&statement(sql))).unwrap();
+    }
+    bench.publish();
+    assert!(bench.log.end() > end);
+    bench.assert_replicates();
+}
+
+#[test]
 fn a_row_that_differs_stops_the_replica() {
     use highwater_partition::StateMachine;
     let bench = Bench::leader();

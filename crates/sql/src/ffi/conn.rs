@@ -150,6 +150,12 @@ impl Conn {
         unsafe { ffi::sqlite3_get_autocommit(self.db) != 0 }
     }
 
+    /// Whether the open transaction has begun to write to the database file.
+    pub(crate) fn writes_main(&self) -> bool {
+        // SAFETY: the handle is open and the name NUL-terminated.
+        unsafe { ffi::sqlite3_txn_state(self.db, c"main".as_ptr()) == ffi::SQLITE_TXN_WRITE }
+    }
+
     /// Rows changed by the last INSERT, UPDATE or DELETE, triggers not counted; 0 if it was undone by its failure.
     pub(crate) fn changes(&self) -> u64 {
         // SAFETY: takes no pointer but the handle.
