@@ -1,0 +1,142 @@
+//! The nodes that are known, each with the connection that is kept to it, and what they say of each other.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::error::Failed;
+use crate::http::{Broken, Connection, Response};
+
+struct Link {
+    /// `HOST:PORT`.
+    authority: String,
+    connection: Option<Connection>,
+}
+
+/// The nodes, by the order in which they became known.
+pub(crate) struct Nodes {
+    links: Vec<Link>,
+    token: Option<String>,
+    connect: Duration,
+}
+
+impl Nodes {
+    /// The nodes at these URLs.
+    pub(crate) fn new(urls: &[String], token: Option<String>, connect: Duration) -> Result<Nodes, Failed> {
+        let mut links: Vec<Link> = Vec::new();
+        for url in urls {
+            let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+            match authority {
+                Some(authority) if !authority.is_empty() && !authority.contains(['/', '?', '@', ' ', '\r', '\n']) => {
+                    let authority =
+                        if authority.contains(':') { authority.to_string() } else { format!("{authority}:80") };
+                    if links.iter().all(|link| link.authority != authority) {
+                        links.push(Link { authority, connection: None });
+                    }
+                }
+                _ => {
+                    let message = format!("a node's URL has the form http://HOST:PORT; found {url:?}");
+                    return Err(Failed::own("URL_INVALID", message, false));
+                }
+            }
+        }
+        if links.is_empty() {
+            return Err(Failed::own("URL_INVALID", "a client needs the URL of at least one node; found none", false));
+        }
+        if token.as_ref().is_some_and(|token| token.contains(['\r', '\n'])) {
+            return Err(Failed::own("TOKEN_INVALID", "a token is one line", false));
+        }
+        Ok(Nodes { links, token, connect })
+    }
+
+    /// How many there are; at least one.
+    pub(crate) fn count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// One's URL.
+    pub(crate) fn url(&self, node: usize) -> String {
+        format!("http://{}", self.links[node].authority)
+    }
+
+    fn index(&self, authority: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.authority == authority)
+    }
+
+    /// Sends a request to one and reads the answer. `path` begins with a slash.
+    pub(crate) fn exchange(
+        &mut self,
+        node: usize,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&[u8]>,
+        deadline: Instant,
+    ) -> Result<Response, Broken> {
+        use std::fmt::Write;
+        let link = &mut self.links[node];
+        let mut head = String::with_capacity(256);
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let _ = write!(head, "{method} {path} HTTP/1.1\r\nhost: {}\r\n", link.authority);
+        if let Some(token) = &self.token {
+            let _ = write!(head, "authorization: Bearer {token}\r\n");
+        }
+        if let Some(key) = key {
+            let _ = write!(head, "idempotency-key: {key}\r\n");
+        }
+        if let Some(body) = body {
+            let _ = write!(head, "content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        }
+        head.push_str("\r\n");
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body.unwrap_or_default());
+
+        let mut connection = match link.connection.take().filter(Connection::is_usable) {
+            Some(connection) => connection,
+            None => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                Connection::open(&link.authority, self.connect.min(left).max(Duration::from_millis(1)))?
+            }
+        };
+        let (response, reusable) = connection.exchange(&request, deadline)?;
+        if reusable {
+            link.connection = Some(connection);
+        }
+        Ok(response)
+    }
+
+    /// Asks one for the others, and adds those that are new. Returns the database's leader, if that node knows one.
+    pub(crate) fn learn(&mut self, node: usize, database: &str, deadline: Instant) -> Option<usize> {
+        let response = self.exchange(node, "/status", None, None, deadline).ok()?;
+        let status: Value = serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)?;
+        let nodes = status["nodes"].as_array()?;
+        for address in nodes.iter().filter_map(|node| node["address"].as_str()) {
+            let plain = !address.is_empty() && !address.contains(['/', '?', '@', ' ', '\r', '\n']);
+            if plain && self.index(address).is_none() {
+                self.links.push(Link { authority: address.to_string(), connection: None });
+            }
+        }
+        let partition = status["partitions"].as_array()?.iter().find(|partition| partition["name"] == database)?;
+        let leader = partition["leader"].as_u64()?;
+        let address = nodes.iter().find(|node| node["node"].as_u64() == Some(leader))?["address"].as_str()?;
+        self.index(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_checked_before_anything_is_sent() {
+        let nodes = |urls: &[&str]| {
+            let urls: Vec<String> = urls.iter().map(ToString::to_string).collect();
+            Nodes::new(&urls, None, Duration::from_secs(1))
+        };
+        let good = nodes(&["http://a:1", "http://a:1/", "http://b"]).expect("good URLs");
+        assert_eq!((good.count(), good.url(1)), (2, "http://b:80".to_string()));
+        for wrong in [&[][..], &["a:1"], &["https://a:1"], &["http://"], &["http://a:1/db"], &["http://a:1\r\nx: y"]] {
+            let error = nodes(wrong).err().expect("wrong URLs");
+            assert_eq!((error.code.as_str(), error.retryable), ("URL_INVALID", false), "{wrong:?}");
+        }
+    }
+}
