@@ -24,8 +24,19 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     } else if agree {
         line(answer["hash"].as_str().unwrap_or_default());
     } else {
+        if let Some(problem) = answer["problem"].as_str() {
+            line(problem);
+        }
         for replica in answer["replicas"].as_array().into_iter().flatten() {
-            line(&format!("node {} has {} at offset {}", replica["node"], replica["hash"], replica["offset"]));
+            match replica["reason"].as_str() {
+                Some(reason) => line(&format!("node {}: {reason}", replica["node"])),
+                None => {
+                    line(&format!("node {} has {} at offset {}", replica["node"], replica["hash"], replica["offset"]))
+                }
+            }
+        }
+        for node in answer["differing"].as_array().into_iter().flatten() {
+            line(&format!("node {node} differs"));
         }
     }
     Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })

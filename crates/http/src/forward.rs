@@ -323,6 +323,41 @@ async fn send(app: &App, node: NodeId, parts: &axum::http::request::Parts, body:
     }
 }
 
+/// Whether another node of the cluster asks, who wants to know what is here and nothing else.
+pub(crate) fn is_forwarded(headers: &axum::http::HeaderMap) -> bool {
+    headers.contains_key(FORWARDED)
+}
+
+/// Another node's own answer to a GET, with the asking client's token; an error says why there is none within `wait`.
+pub(crate) async fn ask(
+    app: &App,
+    node: NodeId,
+    path: &str,
+    headers: &axum::http::HeaderMap,
+    wait: Duration,
+) -> Result<serde_json::Value, String> {
+    let mut parts = Request::new(()).into_parts().0;
+    parts.uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
+    if let Some(token) = headers.get(header::AUTHORIZATION) {
+        parts.headers.insert(header::AUTHORIZATION, token.clone());
+    }
+    let answered = async {
+        let response = send(app, node, &parts, Body::empty()).await.map_err(|tried| match tried {
+            Tried::Nothing(reason) | Tried::Broken(reason) => reason,
+        })?;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let document: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        match status.is_success() {
+            true => Ok(document),
+            false => Err(document["error"]["message"].as_str().unwrap_or("it refused").to_string()),
+        }
+    };
+    tokio::time::timeout(wait, answered)
+        .await
+        .unwrap_or_else(|_| Err(format!("no answer within {} ms", wait.as_millis())))
+}
+
 /// Hands an answer on, unless it says that the node does not lead (any more) and that nothing happened.
 async fn refusal(response: Response) -> Result<Response, String> {
     if response.status() != StatusCode::SERVICE_UNAVAILABLE && response.status() != StatusCode::MISDIRECTED_REQUEST {

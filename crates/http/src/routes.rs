@@ -134,7 +134,10 @@ pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
 async fn serve_status(State(app): Shared, headers: HeaderMap) -> Response {
     let result = async {
         app.tokens.access(&headers)?;
-        status::document(&app).await
+        match forward::is_forwarded(&headers) {
+            true => status::own_document(&app).await,
+            false => status::document(&app, &headers).await,
+        }
     };
     result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
 }
@@ -148,7 +151,10 @@ async fn serve_verify(State(app): Shared, RawQuery(query): RawQuery, headers: He
             Some(("db", name)) => percent_decoded(name),
             _ => return Err(Failure::bad("OPTION_UNKNOWN", "/verify takes one parameter, db=NAME")),
         };
-        verify::document(&app, &name).await
+        match forward::is_forwarded(&headers) {
+            true => verify::own_document(&app, &name).await,
+            false => verify::document(&app, &name, &headers).await,
+        }
     };
     result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
 }

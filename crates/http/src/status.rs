@@ -1,17 +1,80 @@
-//! `/status`: the cluster and every database, as this node sees them, in the shape that scripts read.
+//! `/status`: the cluster and every database, in the shape that scripts read.
 //!
-//! Figures that this node cannot know (of followers, where it does not lead) are null. `lag_ms` is an estimate: the lag in entries over the rate at which the
+//! Each node knows its own replicas, and the leader what it hears of the others; so the others are asked, for a short time, and the pieces put together. Figures that
+//! nobody told are null. `lag_ms` is an estimate: the lag in entries over the rate at which the
 //! database is written, 0 where there is no lag.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
 use highwater_node::{NodeView, Rates, Registered, Role, Status};
 use highwater_wire::{CommitRule, NodeId};
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::failure::Failure;
+use crate::forward;
 
-/// The document.
-pub(crate) async fn document(app: &App) -> Result<Value, Failure> {
+/// How long other nodes may take to say what they know.
+const ASK_WAIT: Duration = Duration::from_millis(300);
+
+/// The whole cluster's document.
+pub(crate) async fn document(app: &Arc<App>, headers: &HeaderMap) -> Result<Value, Failure> {
+    let mut ours = own_document(app).await?;
+    let mut asked = Vec::new();
+    for node in app.node.others() {
+        let (app, headers) = (app.clone(), headers.clone());
+        asked.push(tokio::spawn(async move { forward::ask(&app, node, "/status", &headers, ASK_WAIT).await.ok() }));
+    }
+    let mut told = Vec::new();
+    for one in asked {
+        told.extend(one.await.ok().flatten());
+    }
+    merge(&mut ours, &told);
+    Ok(ours)
+}
+
+/// Puts what other nodes told into this one's document: the leader's view of a partition, and of each replica what its own node says.
+fn merge(ours: &mut Value, told: &[Value]) {
+    let partition_of = |document: &Value, name: &Value| {
+        document["partitions"].as_array().and_then(|all| all.iter().find(|one| one["name"] == *name).cloned())
+    };
+    let own_node = ours["node"].clone();
+    for partition in ours["partitions"].as_array_mut().into_iter().flatten() {
+        let own = partition.clone();
+        let name = own["name"].clone();
+        let leaders = told.iter().find(|document| {
+            partition_of(document, &name).is_some_and(|theirs| {
+                theirs["leader"] == document["node"] && theirs["epoch"].as_u64() >= own["epoch"].as_u64()
+            })
+        });
+        if let Some(theirs) = leaders.and_then(|document| partition_of(document, &name)) {
+            *partition = theirs;
+        }
+        for replica in partition["replicas"].as_array_mut().into_iter().flatten() {
+            let node = replica["node"].clone();
+            let says = match node == own_node {
+                true => Some(own.clone()),
+                false => told
+                    .iter()
+                    .find(|document| document["node"] == node)
+                    .and_then(|document| partition_of(document, &name)),
+            };
+            let own_view = says.and_then(|theirs| {
+                theirs["replicas"].as_array().and_then(|all| all.iter().find(|one| one["node"] == node).cloned())
+            });
+            for key in ["leo", "hw", "applied", "apply_rate", "lag_entries", "lag_ms"] {
+                if let Some(view) = own_view.as_ref().filter(|view| replica[key].is_null() && !view[key].is_null()) {
+                    replica[key] = view[key].clone();
+                }
+            }
+        }
+    }
+}
+
+/// What this node itself knows.
+pub(crate) async fn own_document(app: &App) -> Result<Value, Failure> {
     let view = app.node.view().await?;
     Ok(json!({
         "node": app.node.id().0,

@@ -178,6 +178,11 @@ impl Node {
         self.addresses.len() > 1
     }
 
+    /// The other nodes of the cluster.
+    pub fn others(&self) -> Vec<NodeId> {
+        self.addresses.keys().copied().filter(|node| *node != self.id).collect()
+    }
+
     /// Where that node is reached.
     pub fn address_of(&self, node: NodeId) -> Option<&str> {
         self.addresses.get(&node).map(String::as_str)
