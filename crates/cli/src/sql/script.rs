@@ -25,6 +25,12 @@ const CHUNK_STATEMENTS: usize = 500;
 const CHUNK_BYTES: usize = 512 << 10;
 /// A transaction beyond this goes over the stream.
 const TRANSACTION_BYTES: usize = 8 << 20;
+/// A transaction on the stream is read to its end before it is sent, since the server bounds how long one may hold the writer; up to this size, which is also
+/// the most that the server takes in one.
+const COLLECTED_BYTES: usize = 256 << 20;
+/// What then travels together of it: as much as one request may hold, for a transaction that spans several is held to the bound.
+const BATCH_STATEMENTS: usize = 99_000;
+const BATCH_BYTES: usize = 40 << 20;
 
 /// What is done with results as they come.
 pub(crate) trait Sink {
@@ -62,6 +68,8 @@ pub(crate) struct Script<'a> {
     chunk_bytes: usize,
     /// BEGIN was read, and COMMIT not yet.
     in_transaction: bool,
+    /// The same, over the stream.
+    in_stream_transaction: bool,
     done: u64,
     /// The position of the last answer.
     pub(crate) position: Option<String>,
@@ -112,13 +120,21 @@ impl<'a> Script<'a> {
             chunk: Vec::new(),
             chunk_bytes: 0,
             in_transaction: false,
+            in_stream_transaction: false,
             done: 0,
             position: None,
         }
     }
 
     /// Runs all of it, from that line on. Returns how many statements ran.
-    pub(crate) fn run(mut self, mut input: impl Read, from_line: usize) -> Result<(u64, Option<String>), Broken> {
+    pub(crate) fn run(mut self, input: impl Read, from_line: usize) -> Result<(u64, Option<String>), Broken> {
+        let result = self.run_all(input, from_line);
+        // Whatever is open there does not keep others waiting.
+        self.stream.close();
+        result.map(|()| (self.done, self.position.or(self.stream.position)))
+    }
+
+    fn run_all(&mut self, mut input: impl Read, from_line: usize) -> Result<(), Broken> {
         let mut splitter = Splitter::new();
         let mut found = Vec::new();
         let mut buffer = vec![0; 256 << 10];
@@ -163,9 +179,7 @@ impl<'a> Script<'a> {
                 break;
             }
         }
-        self.flush()?;
-        self.stream.close();
-        Ok((self.done, self.position.or(self.stream.position)))
+        self.flush()
     }
 
     fn take(&mut self, piece: Piece) -> Result<(), Broken> {
@@ -231,25 +245,43 @@ impl<'a> Script<'a> {
                 // From BEGIN on over the stream, and then to the end: the transaction ends somewhere there.
                 self.in_transaction = false;
                 self.on_stream = true;
-                self.push(piece);
-                self.flush_stream()
+                self.in_stream_transaction = true;
+                self.over_stream(piece)
             }
         }
     }
 
+    /// A statement when everything goes over the stream: collected with its neighbours, as far as nobody waits for what it returns.
     fn over_stream(&mut self, piece: Piece) -> Result<(), Broken> {
-        let alone = kind(&piece) == Kind::Alone;
-        self.push(piece);
-        if !alone || self.chunk.len() >= CHUNK_STATEMENTS || self.chunk_bytes >= CHUNK_BYTES {
+        let begins = piece.word == "BEGIN";
+        let ends = matches!(piece.word.as_str(), "COMMIT" | "END" | "ROLLBACK");
+        if begins {
             self.flush_stream()?;
+            self.in_stream_transaction = true;
         }
-        Ok(())
+        let collected = begins || kind(&piece) == Kind::Alone;
+        self.push(piece);
+        let full = match self.in_stream_transaction {
+            true => self.chunk_bytes >= COLLECTED_BYTES,
+            false => self.chunk.len() >= CHUNK_STATEMENTS || self.chunk_bytes >= CHUNK_BYTES,
+        };
+        self.in_stream_transaction &= !ends;
+        if !collected || full { self.flush_stream() } else { Ok(()) }
     }
 
     fn flush_stream(&mut self) -> Result<(), Broken> {
         self.chunk_bytes = 0;
-        let pieces = std::mem::take(&mut self.chunk);
-        self.run_on_stream(pieces)
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        for piece in std::mem::take(&mut self.chunk) {
+            bytes += piece.sql.len();
+            batch.push(piece);
+            if batch.len() >= BATCH_STATEMENTS || bytes >= BATCH_BYTES {
+                self.run_on_stream(std::mem::take(&mut batch))?;
+                bytes = 0;
+            }
+        }
+        self.run_on_stream(batch)
     }
 
     /// Runs statements over the stream, in order.
@@ -270,7 +302,10 @@ impl<'a> Script<'a> {
                 self.sink.progress(self.done, last);
                 Ok(())
             }
-            Some(error) => Err(Broken { line: pieces[ran.min(pieces.len() - 1)].line, error, resume: None }),
+            Some(error) => {
+                let line = pieces[ran.min(pieces.len() - 1)].line;
+                Err(Broken { line, error: error.advised(), resume: None })
+            }
         }
     }
 

@@ -75,6 +75,21 @@ impl std::fmt::Display for StreamError {
 }
 
 impl StreamError {
+    /// With what to do instead, where the way it was tried cannot work.
+    pub(crate) fn advised(mut self) -> StreamError {
+        let (StreamError::Statement { code, message }
+        | StreamError::Request(ClientError::Refused { code, message, .. })) = &mut self
+        else {
+            return self;
+        };
+        if code == "TRANSACTION_TIMEOUT" || code == "TRANSACTION_TOO_LARGE" {
+            message.push_str(
+                ". A transaction as large as this is better made on a SQLite file, to be taken in by `highwater db import FILE`",
+            );
+        }
+        self
+    }
+
     /// As a JSON document.
     pub(crate) fn document(&self) -> Value {
         match self {
