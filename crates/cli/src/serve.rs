@@ -15,6 +15,9 @@ use serde::Deserialize;
 use crate::args::ServeArgs;
 use crate::output::line;
 
+/// How long a node that is told to stop waits for another one to lead in its place.
+const HAND_OVER_WAIT: Duration = Duration::from_secs(2);
+
 /// The configuration file. What is also given on the command line wins; tokens add up.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,8 +151,10 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
     };
     let node = Arc::new(node);
     tokio::spawn(stop_on_failure(node.clone(), stop.clone()));
+    let (ending, ended) = tokio::sync::watch::channel(false);
+    tokio::spawn(hand_over(node.clone(), stopped.clone(), ending));
     tokio::spawn(announce(node.clone(), bound, databases, folder));
-    let mut stopping = stopped.clone();
+    let mut stopping = ended;
     let told = async move {
         // An error means that the sender is gone, and with it everything.
         let _ = stopping.wait_for(|stop| *stop).await;
@@ -173,6 +178,20 @@ fn wait_for_peers(
     // sleep: the others are asked again after a pause.
     std::thread::sleep(Duration::from_millis(50));
     !*stopped.borrow()
+}
+
+/// Told to stop, the node first lets others lead what it leads; clients are served, by forwarding, until that is done.
+async fn hand_over(
+    node: Arc<Node>,
+    mut stopped: tokio::sync::watch::Receiver<bool>,
+    ending: tokio::sync::watch::Sender<bool>,
+) {
+    // Errors mean that the other ends are gone, and with them everything.
+    let _ = stopped.wait_for(|stop| *stop).await;
+    if node.failed().is_none() {
+        node.leave(HAND_OVER_WAIT).await;
+    }
+    let _ = ending.send(true);
 }
 
 /// Says once that it is ready, on standard output.

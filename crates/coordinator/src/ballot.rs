@@ -12,7 +12,8 @@
 //! doubles with each attempt, so that a partition that cannot have a leader does not count epochs up without end; at once if somebody refused
 //! it, since nothing else can come of it.
 //!
-//! Promises of a node whose session ended do not count: a leader that is not alive would be replaced at once.
+//! Promises of a node whose session ended, or that is about to stop, do not count: a leader that is not there to stay would be replaced at once. A leader
+//! that is about to stop is replaced if the others can elect one of themselves.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +99,7 @@ impl Coordinator {
         (number, epoch): (u64, Option<Epoch>),
         rank: Rank,
     ) {
-        let alive = self.sessions.alive(sender.peer.node);
+        let alive = self.sessions.stays(sender.peer.node);
         let Some(ballot) = self.ballots.get_mut(&record.id) else { return };
         if ballot.number != number || Some(ballot.epoch) != epoch || !alive {
             return;
@@ -150,7 +151,18 @@ impl Coordinator {
         let leads = record.leader.is_some_and(|(peer, incarnation)| {
             metadata.incarnation(peer) == Some(incarnation) && self.sessions.alive(peer.node)
         });
-        refused || !leads
+        let leaves = record.leader.is_some_and(|(peer, _)| !self.sessions.stays(peer.node));
+        refused || !leads || leaves && self.others_suffice(record)
+    }
+
+    /// Whether those that mean to stay could elect one of themselves. A leader that leaves is not deposed for nothing.
+    fn others_suffice(&self, record: &PartitionRecord) -> bool {
+        let members = &record.set.members;
+        let staying = members.iter().filter(|peer| self.sessions.stays(peer.node)).count();
+        match record.rule() {
+            CommitRule::Quorum { q } => staying + q as usize > members.len(),
+            CommitRule::Isr { min } => staying >= min as usize,
+        }
     }
 
     fn begin_ballot(&mut self, record: &PartitionRecord, attempt: u32, out: &mut Vec<Action>) {
@@ -191,13 +203,13 @@ impl Coordinator {
             .promises
             .iter()
             .filter(|(peer, promised)| {
-                metadata.incarnation(**peer) == Some(promised.incarnation) && self.sessions.alive(peer.node)
+                metadata.incarnation(**peer) == Some(promised.incarnation) && self.sessions.stays(peer.node)
             })
             .map(|(peer, promised)| (*peer, *promised))
             .collect();
         let waits = matches!(record.rule(), CommitRule::Isr { .. })
             && self.now - ballot.began_at < self.heartbeat_ms
-            && record.set.members.iter().any(|peer| self.sessions.alive(peer.node) && !promises.contains_key(peer));
+            && record.set.members.iter().any(|peer| self.sessions.stays(peer.node) && !promises.contains_key(peer));
         if waits {
             return None;
         }

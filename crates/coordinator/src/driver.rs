@@ -156,7 +156,13 @@ impl Coordinator {
             Body::Register { incarnations, address } => {
                 return self.register(sender, incarnations, address, metadata, out);
             }
-            Body::Heartbeat if registered => return self.sessions.heard(sender.peer.node, self.now),
+            Body::Heartbeat { leaving } if registered => {
+                self.sessions.heard(sender.peer.node, self.now);
+                if *leaving && self.sessions.leaves(sender.peer.node) {
+                    self.review_all(metadata, out);
+                }
+                return;
+            }
             _ => {}
         }
         let Some(record) = metadata.partition(envelope.partition) else { return };

@@ -63,7 +63,7 @@ impl Coordinator {
         );
         let accepted = applied == Applied::Done;
         if accepted {
-            self.sessions.heard(peer.node, self.now);
+            self.sessions.returns(peer.node, self.now);
             self.forget_promises(peer, *incarnation);
         }
         out.push(self.registration_answer(peer, *incarnation, accepted));

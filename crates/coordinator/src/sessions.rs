@@ -5,7 +5,7 @@
 //! process itself stood still, the silence was its own, and all living sessions begin anew. Nothing here is needed for safety: a wrong
 //! verdict costs a needless ballot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_wire::{Millis, NodeId};
 
@@ -15,6 +15,8 @@ pub(crate) struct Sessions {
     session_ms: Millis,
     /// When each living or lapsed node was last heard of; those known to be gone are missing.
     heard: BTreeMap<NodeId, Millis>,
+    /// Who said that it is about to stop in good order.
+    leaving: BTreeSet<NodeId>,
     /// The time of the last step.
     last_step: Millis,
 }
@@ -26,7 +28,8 @@ impl Sessions {
     /// If `session_ms` is 0.
     pub(crate) fn new(session_ms: Millis, nodes: impl Iterator<Item = NodeId>, now: Millis) -> Self {
         assert!(session_ms > 0, "a session lasts a while");
-        Sessions { session_ms, heard: nodes.map(|node| (node, now)).collect(), last_step: now }
+        let heard = nodes.map(|node| (node, now)).collect();
+        Sessions { session_ms, heard, leaving: BTreeSet::new(), last_step: now }
     }
 
     /// Notes that time has passed. A gap of half a session between two steps is this process's own silence.
@@ -49,6 +52,22 @@ impl Sessions {
     pub(crate) fn heard(&mut self, node: NodeId, now: Millis) {
         assert!(now >= self.last_step, "the node's clock is monotonic");
         self.heard.insert(node, now);
+    }
+
+    /// That node is about to stop. Returns whether that is news.
+    pub(crate) fn leaves(&mut self, node: NodeId) -> bool {
+        self.leaving.insert(node)
+    }
+
+    /// A new process of that node registered.
+    pub(crate) fn returns(&mut self, node: NodeId, now: Millis) {
+        self.leaving.remove(&node);
+        self.heard(node, now);
+    }
+
+    /// Whether that node lives and means to stay, so that it may be made a leader.
+    pub(crate) fn stays(&self, node: NodeId) -> bool {
+        self.alive(node) && !self.leaving.contains(&node)
     }
 
     /// That node's process is gone.

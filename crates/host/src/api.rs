@@ -84,6 +84,8 @@ pub enum Input {
     Disconnected(NodeId),
     /// The connection to that node broke and connecting anew was refused: its process is gone, and its session ends at once.
     Gone(NodeId),
+    /// The node is about to stop in good order: the coordinator is asked to let others lead what is led here. What is led here goes on until then.
+    Leave,
     /// A flush job of that partition ended.
     FlushDone(PartitionId, FlushDone),
     /// Something for a database's partition: a client's request or news of its state machine. Metadata is not reached this way.

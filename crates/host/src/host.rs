@@ -71,6 +71,8 @@ pub struct Host<F: Folders> {
     pub(crate) gone: BTreeSet<NodeId>,
 
     pub(crate) registration: Registration,
+    /// This node is about to stop in good order.
+    pub(crate) leaving: bool,
     /// When the last heartbeat was sent.
     pub(crate) heartbeat_at: Option<Millis>,
     pub(crate) databases: BTreeMap<PartitionId, Database<F::Log>>,
@@ -107,6 +109,7 @@ impl<F: Folders> Host<F> {
             tickets: 0,
             gone: BTreeSet::new(),
             registration: Registration::begin(start.now),
+            leaving: false,
             heartbeat_at: None,
             databases: BTreeMap::new(),
             start,
@@ -127,6 +130,7 @@ impl<F: Folders> Host<F> {
         self.now = now;
         match input {
             Input::Tick => self.tick(out),
+            Input::Leave => self.leave(out),
             Input::Message(envelope) => {
                 self.gone.remove(&envelope.sender.peer.node);
                 self.arrived(envelope);

@@ -67,12 +67,19 @@ impl<F: Folders> Host<F> {
             Registration::Accepted => {
                 if self.heartbeat_at.is_none_or(|at| self.now - at >= heartbeat_ms) {
                     self.heartbeat_at = Some(self.now);
-                    self.send_to_coordinator(Body::Heartbeat, out);
+                    self.send_to_coordinator(Body::Heartbeat { leaving: self.leaving }, out);
                     self.renounce_halted(out);
                 }
             }
             Registration::Asking { .. } | Registration::Refused => {}
         }
+    }
+
+    /// This node is about to stop: said at once, and with every heartbeat from now on.
+    pub(crate) fn leave(&mut self, out: &mut Vec<Effect<Job<F>>>) {
+        self.leaving = true;
+        self.heartbeat_at = None;
+        self.tick_registration(out);
     }
 
     /// `Registered` arrived.

@@ -27,7 +27,7 @@ impl<F: Folders> Host<F> {
     pub(crate) fn arrived(&mut self, envelope: Envelope) {
         if envelope.partition == PartitionId::METADATA {
             let work = match envelope.body {
-                Body::Register { .. } | Body::Heartbeat => Work::Coordinator(Event::Message(envelope)),
+                Body::Register { .. } | Body::Heartbeat { .. } => Work::Coordinator(Event::Message(envelope)),
                 Body::Registered { .. } => Work::Node(envelope),
                 _ => Work::Metadata(PartitionInput::Message(envelope)),
             };

@@ -132,7 +132,7 @@ async fn buffered(
     let bytes = held.bytes.clone();
     let server = match kind {
         Kind::Hrana => owner(app, &bytes),
-        _ if db.leader() == Some(app.node.id()) || only_reads(&bytes) => Server::Here,
+        _ if leads_here(app, db) || only_reads(&bytes) => Server::Here,
         _ => Server::Leader,
     };
     let sent = Sent { parts, safe: false, body: bytes };
@@ -153,6 +153,11 @@ async fn buffered(
             to_leader(app, db, &Sent { safe, ..sent }, next).await
         }
     }
+}
+
+/// Whether this node takes writes on itself. One that is about to stop does not, and waits for the leader after it.
+fn leads_here(app: &App, db: &Database) -> bool {
+    db.leader() == Some(app.node.id()) && !app.node.leaving()
 }
 
 /// The node that a Hrana request's stream lives on.
@@ -246,24 +251,26 @@ async fn to_leader(app: &Arc<App>, db: &Database, sent: &Sent, next: Next) -> Re
     let mut last = "no leader is known".to_string();
     loop {
         match db.leader() {
-            Some(node) if node == app.node.id() => {
+            _ if leads_here(app, db) => {
                 return Ok(next.run(Request::from_parts(sent.parts.clone(), Body::from(sent.body.clone()))).await);
             }
-            Some(node) => match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
-                Ok(response) => match refusal(response).await {
-                    Ok(response) => return Ok(response),
-                    Err(reason) => last = format!("node {node} refused: {reason}"),
-                },
-                Err(Tried::Nothing(reason)) => last = reason,
-                Err(Tried::Broken(reason)) if sent.safe => last = reason,
-                Err(Tried::Broken(reason)) => {
-                    let message = format!(
-                        "the leader, node {node}, went away before it answered ({reason}): the request may have been carried out or not; with an Idempotency-Key it could be repeated safely"
-                    );
-                    return Err(Failure::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message).unknown_at(None));
+            Some(node) if node != app.node.id() => {
+                match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
+                    Ok(response) => match refusal(response).await {
+                        Ok(response) => return Ok(response),
+                        Err(reason) => last = format!("node {node} refused: {reason}"),
+                    },
+                    Err(Tried::Nothing(reason)) => last = reason,
+                    Err(Tried::Broken(reason)) if sent.safe => last = reason,
+                    Err(Tried::Broken(reason)) => {
+                        let message = format!(
+                            "the leader, node {node}, went away before it answered ({reason}): the request may have been carried out or not; with an Idempotency-Key it could be repeated safely"
+                        );
+                        return Err(Failure::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message).unknown_at(None));
+                    }
                 }
-            },
-            None => {}
+            }
+            _ => {}
         }
         if begun.elapsed() > LEADER_WAIT {
             let message = format!(

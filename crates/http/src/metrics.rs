@@ -83,7 +83,10 @@ pub(crate) async fn text(app: &App) -> Result<String, Failure> {
     let latency = Family::<QuantileLabel, Gauge<f64, std::sync::atomic::AtomicU64>>::default();
     let lag = Family::<ReplicaLabel, Gauge>::default();
     let silent = Family::<ReplicaLabel, Gauge>::default();
+    let flushes = Family::<DatabaseLabel, Counter>::default();
     for partition in &view.host.partitions {
+        let ended = view.flushes.get(&partition.id).copied().unwrap_or_default();
+        flushes.get_or_create(&DatabaseLabel { database: partition.name.clone() }).inc_by(ended);
         let status = &partition.status;
         let label = DatabaseLabel { database: partition.name.clone() };
         let is_leader = matches!(status.role, highwater_node::Role::Leader { .. });
@@ -118,6 +121,7 @@ pub(crate) async fn text(app: &App) -> Result<String, Failure> {
     registry.register("leader_epoch", "The highest leader epoch promised or entered; -1 for none", epoch);
     registry.register("leads", "Whether this node leads the database", leads);
     registry.register("halted", "Whether the replica here has halted", halted);
+    registry.register("log_flushes", "Flushes of the database's log that have ended here, each one fdatasync", flushes);
     registry.register("in_sync_replicas", "Replicas in sync, the leader included, as the leader sees it", in_sync);
     registry.register_with_unit("ahead", "Executed and not committed yet", Unit::Bytes, ahead);
     registry.register("write_rate", "Entries committed per second over the last ten seconds", rates);

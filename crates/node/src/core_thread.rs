@@ -317,7 +317,8 @@ impl Core {
         let rates = self.databases.iter().map(|(id, database)| {
             (*id, Rates { write: database.written.per_second(), apply: database.applied.per_second() })
         });
-        NodeView { host: self.host.status(), rates: rates.collect() }
+        let flushes = self.flushers.iter().map(|(id, flusher)| (*id, flusher.done())).collect();
+        NodeView { host: self.host.status(), rates: rates.collect(), flushes }
     }
 
     /// Ends in good order: flushes that run are finished and taken in, machines stop, logs are marked as closed cleanly.

@@ -64,6 +64,12 @@ impl Database {
         *self.leader.borrow()
     }
 
+    /// Waits until the leader, as far as the replica here knows, is as wanted.
+    pub async fn wait_for_leader(&self, wanted: impl Fn(Option<NodeId>) -> bool) {
+        // An error would mean that the sender is gone, which is part of `self`.
+        let _ = self.leader.subscribe().wait_for(|leader| wanted(*leader)).await;
+    }
+
     pub(crate) fn set_leads(&self, leads: bool) {
         self.leads.send_replace(leads);
     }

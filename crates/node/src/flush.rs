@@ -2,6 +2,8 @@
 //!
 //! A job is at most one at a time for each log; whatever is appended while it runs shares the next one. That is the group commit.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -17,21 +19,30 @@ type Job = <NodeLog as highwater_log::LogStore>::FlushJob;
 pub(crate) struct FlushThread {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    done: Arc<AtomicU64>,
 }
 
 impl FlushThread {
     /// Starts the thread of that partition. Results go to `inbox`.
     pub(crate) fn start(partition: PartitionId, inbox: Inbox) -> std::io::Result<FlushThread> {
         let (jobs, queue) = mpsc::channel::<Job>();
+        let done_jobs = Arc::new(AtomicU64::new(0));
+        let counter = done_jobs.clone();
         let thread = std::thread::Builder::new().name(format!("flush-{}", partition.0)).spawn(move || {
             for job in queue {
                 let done = job.run();
+                counter.fetch_add(1, Ordering::Relaxed);
                 if inbox.send(ToCore::Host(Input::FlushDone(partition, done))).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(FlushThread { jobs: Some(jobs), thread: Some(thread) })
+        Ok(FlushThread { jobs: Some(jobs), thread: Some(thread), done: done_jobs })
+    }
+
+    /// How many jobs have ended since it was started; each is one `fdatasync` of the log.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
     }
 
     /// Queues a job.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use highwater_host::{Host, HostError, HostStart, NodeState};
+use highwater_host::{Host, HostError, HostStart, Input, NodeState};
 use highwater_replica::Timing;
 use highwater_wire::{Incarnation, NodeId, PeerId};
 use tokio::sync::oneshot;
@@ -36,6 +36,7 @@ pub struct Node {
     started: Instant,
     scratch: PathBuf,
     scratch_files: AtomicU64,
+    leaving: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -164,6 +165,7 @@ impl Node {
             started,
             scratch,
             scratch_files: AtomicU64::new(1),
+            leaving: AtomicBool::new(false),
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -241,6 +243,39 @@ impl Node {
         let (reply, view) = oneshot::channel();
         self.inbox.send(ToCore::View(reply))?;
         view.await.map_err(|_| Unavailable::ShuttingDown)
+    }
+
+    /// Whether this node is about to stop: it takes no new writes on itself.
+    pub fn leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Hands over what this node leads: takes no new writes on itself, waits until what it has executed is committed, asks the coordinator for another leader, and
+    /// waits until there is one. Returns after `wait` at the latest; then the others find out when this node is gone. A cluster of one has nobody to hand over to.
+    pub async fn leave(&self, wait: Duration) {
+        if !self.has_peers() {
+            return;
+        }
+        self.leaving.store(true, Ordering::Release);
+        let databases = self.databases();
+        let handed_over = async {
+            for database in &databases {
+                while database.leader() == Some(self.id) && database.bytes_ahead() > 0 {
+                    // sleep: what is ahead is committed by the core within a flush or two.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            self.inbox.send(ToCore::Host(Input::Leave))?;
+            for database in &databases {
+                database.wait_for_leader(|leader| leader.is_some_and(|leader| leader != self.id)).await;
+            }
+            Ok::<(), Unavailable>(())
+        };
+        match tokio::time::timeout(wait, handed_over).await {
+            Ok(Ok(())) => tracing::info!("handed over"),
+            Ok(Err(reason)) => tracing::warn!(%reason, "nothing was handed over"),
+            Err(_) => tracing::warn!("leadership was not handed over within {} ms", wait.as_millis()),
+        }
     }
 
     /// Stops in good order: what is flushing is finished, logs are closed and marked so. Blocks until then. Whoever still waits for an outcome hears that

@@ -13,6 +13,8 @@ pub struct NodeView {
     pub host: HostStatus,
     /// How fast each database's offsets move here.
     pub rates: BTreeMap<PartitionId, Rates>,
+    /// How many flushes of each log have ended here since the process started, the metadata's included.
+    pub flushes: BTreeMap<PartitionId, u64>,
 }
 
 /// Entries per second over the last ten seconds.

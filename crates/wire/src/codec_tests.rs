@@ -35,7 +35,7 @@ fn bodies() -> impl Strategy<Value = Body> {
         })
     });
     prop_oneof![
-        Just(Body::Heartbeat),
+        Just(Body::Heartbeat { leaving: false }),
         lead,
         (any::<u64>(), any::<u64>())
             .prop_map(|(ballot, leo)| Body::Promise { ballot, rank: Rank { last_epoch: Some(Epoch(1)), leo } }),
@@ -101,7 +101,7 @@ fn a_frame_that_is_too_long_is_refused_at_once_and_never_made() {
 #[test]
 fn what_is_no_envelope_is_an_error_though_its_checksum_holds() {
     let mut good = BytesMut::new();
-    encode(&envelope(Body::Heartbeat), &mut good).expect("it is small");
+    encode(&envelope(Body::Heartbeat { leaving: false }), &mut good).expect("it is small");
     let body = &good[FRAME_HEADER_BYTES..];
     let mut with_more = body.to_vec();
     with_more.push(0);

@@ -98,7 +98,10 @@ pub enum Body {
         accepted: bool,
     },
     /// Node to coordinator at every heartbeat: keeps the node's session alive.
-    Heartbeat,
+    Heartbeat {
+        /// The node is about to stop in good order: what it leads should be led by others.
+        leaving: bool,
+    },
     /// Coordinator to replica: promise the envelope's epoch.
     PromiseRequest {
         /// Names the asking coordinator's attempt; promises count for this ballot alone.

@@ -97,7 +97,7 @@ impl World {
         while self.now < until {
             self.now = (self.now + 100).min(until);
             for n in alive {
-                self.message(sender(*n, 1), PartitionId::METADATA, None, Body::Heartbeat);
+                self.message(sender(*n, 1), PartitionId::METADATA, None, Body::Heartbeat { leaving: false });
             }
             self.step(Event::Tick);
         }
@@ -488,7 +488,7 @@ fn a_promise_of_a_node_without_a_session_does_not_count() {
     world.promise(2, ballot, 1, rank(0, 9));
     world.promise(1, ballot, 1, rank(0, 3));
     assert!(world.proposed().is_empty(), "node 2 would be replaced at once");
-    world.message(sender(2, 1), PartitionId::METADATA, None, Body::Heartbeat);
+    world.message(sender(2, 1), PartitionId::METADATA, None, Body::Heartbeat { leaving: false });
     world.promise(2, ballot, 1, rank(0, 9));
     assert_eq!(world.proposed().len(), 1, "it lives after all");
 }
@@ -518,7 +518,7 @@ fn a_second_process_of_one_id_waits_for_the_first_to_end() {
     let other = Sender { peer: PeerId { node: NodeId(3), log: LogId(999) }, incarnation: start(1) };
     let register = Body::Register { incarnations: vec![start(1)], address: "elsewhere".into() };
     world.message(other, PartitionId::METADATA, None, register.clone());
-    world.message(other, PartitionId::METADATA, None, Body::Heartbeat);
+    world.message(other, PartitionId::METADATA, None, Body::Heartbeat { leaving: false });
     assert!(world.out.is_empty(), "node 3 lives, with another folder");
     world.pass(700, &[1, 2]);
     world.message(other, PartitionId::METADATA, None, register);
