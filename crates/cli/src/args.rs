@@ -17,6 +17,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a node. With no options: one node, database `main`, ./highwater-data, http://127.0.0.1:8080.
     Serve(ServeArgs),
+    /// Run a cluster of several nodes on this machine, to try things out: prints where they are, then `ready`.
+    Dev(DevArgs),
+    /// Measure single-row writes at several numbers of clients, beside SQLite alone.
+    Bench(BenchArgs),
+    /// Write to a cluster of its own while its leaders are killed, and check that nothing acknowledged is lost, doubled or made up.
+    Chaos(ChaosArgs),
     /// Run SQL: given with -c, from a file, or from standard input; a shell if that is a terminal.
     Sql(SqlArgs),
     /// Show nodes, databases, positions, lags and commit latencies.
@@ -80,6 +86,85 @@ pub(crate) struct ServeArgs {
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as `warn,highwater_node=debug`.
     #[arg(long, env = "HIGHWATER_LOG", default_value = "warn", value_name = "FILTER")]
     pub(crate) log: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// How many nodes [default: as many as the folder holds; 3 for a new one].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub(crate) nodes: Option<u32>,
+    /// The folder of the nodes' data and logs. The same folder brings the same cluster back.
+    #[arg(long, value_name = "FOLDER", default_value = "highwater-dev")]
+    pub(crate) data: PathBuf,
+    /// The first node's port; the others have the next ones.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// Start a node again that has ended.
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// Print exactly one line on standard output, a JSON document, once the cluster is ready.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The database; a table `highwater_bench` is made in it, and dropped afterwards.
+    #[arg(long, default_value = "main", value_name = "NAME")]
+    pub(crate) db: String,
+    /// How many clients write at the same time, each one row per request and one request after the other.
+    #[arg(long, value_name = "NUMBER,...", value_delimiter = ',', default_value = "1,16,64", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) clients: Vec<u32>,
+    /// How long each is measured, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// Where SQLite alone writes, in a folder that is removed afterwards: on the disk that the nodes write to, or the comparison says nothing.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) sqlite_in: PathBuf,
+}
+
+/// What is done to a leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fault {
+    /// SIGKILL, and a start after the time of --restart-after.
+    Kill,
+    /// SIGSTOP, and SIGCONT after that time.
+    Pause,
+    /// SIGTERM, an end in good order, and a start after that time.
+    Restart,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChaosArgs {
+    /// How many nodes the cluster has.
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub(crate) nodes: u32,
+    /// How long writers write, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub(crate) seconds: u64,
+    /// How many writers, each one row per request and one request after the other.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) writers: u32,
+    /// How often the leader meets a fault, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub(crate) kill_every: f64,
+    /// How long after the fault it is started again, or continued, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub(crate) restart_after: f64,
+    /// The faults, in turn.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "kill")]
+    pub(crate) faults: Vec<Fault>,
+    /// The cluster's folder, which must be new; it is kept [default: a temporary one, kept if something is found].
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    /// Write what is printed, with every fault, to this file as well.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print exactly one JSON document on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// When a write is acknowledged.

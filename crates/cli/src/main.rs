@@ -3,8 +3,12 @@
 //! Exit codes: 0 for success; 1 for what went wrong, said on standard error; 2 for a wrong command line.
 
 mod args;
+mod bench;
+mod chaos;
 mod client;
+mod cluster;
 mod db;
+mod dev;
 mod log_dump;
 mod output;
 mod serve;
@@ -24,6 +28,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
+        Command::Dev(args) => dev::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Chaos(args) => chaos::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Status(args) => status::run(args),
         Command::Verify(args) => verify::run(args),

@@ -42,4 +42,5 @@ pub use client::Client;
 pub use config::Config;
 pub use error::{Error, Failed};
 pub use highwater_wire::Position;
+pub use nodes::fetch;
 pub use transaction::{Freshness, Statement, Transaction};

@@ -122,6 +122,19 @@ impl Nodes {
     }
 }
 
+/// One GET at one node, for what lies outside the databases: `/ready`, `/status`, `/metrics`. Returns the HTTP status and the body.
+///
+/// # Errors
+///
+/// `URL_INVALID`, or `UNREACHABLE` if there is no answer in time.
+pub fn fetch(url: &str, path: &str, timeout: Duration) -> Result<(u16, Vec<u8>), Failed> {
+    let mut nodes = Nodes::new(&[url.to_string()], None, timeout)?;
+    let response = nodes.exchange(0, path, None, None, Instant::now() + timeout);
+    response
+        .map(|response| (response.status, response.body))
+        .map_err(|broken| Failed::own("UNREACHABLE", format!("{url}: {}", broken.reason), true))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
