@@ -37,6 +37,10 @@ const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// Between two tries.
 const TRY_AGAIN: Duration = Duration::from_millis(5);
+/// How long a leader that was superseded may take to say what became of a request, where that makes a difference to the client...
+const GRACE: Duration = Duration::from_millis(500);
+/// ...and where the request can be repeated anyway.
+const GRACE_SAFE: Duration = Duration::from_millis(20);
 const CONNECT_WAIT: Duration = Duration::from_millis(500);
 /// What is kept of a refusal in order to read it.
 const REFUSAL_BYTES: usize = 64 << 10;
@@ -254,22 +258,20 @@ async fn to_leader(app: &Arc<App>, db: &Database, sent: &Sent, next: Next) -> Re
             _ if leads_here(app, db) => {
                 return Ok(next.run(Request::from_parts(sent.parts.clone(), Body::from(sent.body.clone()))).await);
             }
-            Some(node) if node != app.node.id() => {
-                match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
-                    Ok(response) => match refusal(response).await {
-                        Ok(response) => return Ok(response),
-                        Err(reason) => last = format!("node {node} refused: {reason}"),
-                    },
-                    Err(Tried::Nothing(reason)) => last = reason,
-                    Err(Tried::Broken(reason)) if sent.safe => last = reason,
-                    Err(Tried::Broken(reason)) => {
-                        let message = format!(
-                            "the leader, node {node}, went away before it answered ({reason}): the request may have been carried out or not; with an Idempotency-Key it could be repeated safely"
-                        );
-                        return Err(Failure::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message).unknown_at(None));
-                    }
+            Some(node) if node != app.node.id() => match send_while_it_leads(app, db, node, sent).await {
+                Ok(response) => match refusal(response).await {
+                    Ok(response) => return Ok(response),
+                    Err(reason) => last = format!("node {node} refused: {reason}"),
+                },
+                Err(Tried::Nothing(reason)) => last = reason,
+                Err(Tried::Broken(reason)) if sent.safe => last = reason,
+                Err(Tried::Broken(reason)) => {
+                    let message = format!(
+                        "the leader, node {node}, went away before it answered ({reason}): the request may have been carried out or not; with an Idempotency-Key it could be repeated safely"
+                    );
+                    return Err(Failure::new(StatusCode::BAD_GATEWAY, "OUTCOME_UNKNOWN", message).unknown_at(None));
                 }
-            }
+            },
             _ => {}
         }
         if begun.elapsed() > LEADER_WAIT {
@@ -283,6 +285,20 @@ async fn to_leader(app: &Arc<App>, db: &Database, sent: &Sent, next: Next) -> Re
         }
         // sleep: whoever leads next is learned of a few milliseconds after the election; a bounded pause keeps a refusing leader from being flooded.
         tokio::time::sleep(TRY_AGAIN).await;
+    }
+}
+
+/// Sends to the leader, and waits no longer than a grace once another leads: a process that stands still keeps its connections, and answers nothing.
+async fn send_while_it_leads(app: &App, db: &Database, node: NodeId, sent: &Sent) -> Result<Response, Tried> {
+    let grace = if sent.safe { GRACE_SAFE } else { GRACE };
+    let superseded = async {
+        db.wait_for_leader(|leader| leader.is_some_and(|leader| leader != node)).await;
+        // sleep: a leader that merely lost its role still says what became of the request, if it is given a moment.
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        answered = send(app, node, &sent.parts, Body::from(sent.body.clone())) => answered,
+        () = superseded => Err(Tried::Broken(format!("node {node} does not lead any more, and said nothing for {} ms", grace.as_millis()))),
     }
 }
 
