@@ -39,11 +39,15 @@ fn forbidden() -> Vec<(&'static str, &'static str)> {
     for from in ["wire", "log", "replica", "partition", "coordinator", "host", "sql"] {
         pairs.push((from, "sim"));
     }
+    // The client speaks HTTP and knows nothing of what is inside.
+    for to in ["log", "replica", "partition", "coordinator", "host", "sql", "node", "http", "sim", "cli", "tokio"] {
+        pairs.push(("client", to));
+    }
     // `log` knows no replication rule, `replica` no state machine and no file, `sql` no network and no peers.
     pairs.extend([("log", "replica"), ("log", "partition"), ("log", "coordinator"), ("log", "host")]);
     pairs.extend([("replica", "log"), ("replica", "partition"), ("replica", "coordinator")]);
     pairs.extend([("sql", "coordinator"), ("sql", "host"), ("node", "http"), ("node", "sim"), ("http", "sim")]);
-    for from in ["wire", "log", "replica", "partition", "coordinator", "host", "sim", "sql", "node", "http"] {
+    for from in ["wire", "log", "replica", "partition", "coordinator", "host", "sim", "sql", "node", "http", "client"] {
         pairs.push((from, "toml"));
     }
     pairs
