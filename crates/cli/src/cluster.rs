@@ -182,9 +182,14 @@ impl Cluster {
         let member = &mut self.members[index];
         let log = File::options().create(true).append(true).open(&member.log);
         let log = log.with_context(|| format!("cannot write {}", member.log.display()))?;
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let mut command = Command::new(own_program());
+        command
+            .arg0("highwater")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0);
         let parent = getpid();
         // SAFETY: between fork and exec only two system calls are made, which take no lock and allocate nothing.
         unsafe {
@@ -246,6 +251,12 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.kill_all();
     }
+}
+
+/// This program's file; the kernel's name for it where it has been replaced since.
+fn own_program() -> PathBuf {
+    let own = std::env::current_exe().ok().filter(|path| path.exists());
+    own.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
 /// Loopback addresses that nobody listens on, below the ports that the kernel gives to outgoing connections, so that a node that is started again finds its own free.
