@@ -115,7 +115,12 @@ fn whoever_asks_a_partition_that_is_not_here_is_told_at_once() {
     // Messages for it are dropped, whatever they say.
     let before = world.trace.len();
     let sender = Sender { peer: peer(2), incarnation: Incarnation { starts: 1, random: 1 } };
-    for body in [Body::WhoLeads, Body::PromiseRequest { ballot: 3 }, Body::Confirm { round: 1 }, Body::Heartbeat { leaving: false }] {
+    for body in [
+        Body::WhoLeads,
+        Body::PromiseRequest { ballot: 3 },
+        Body::Confirm { round: 1 },
+        Body::Heartbeat { leaving: false },
+    ] {
         world.deliver(1, Envelope { partition: unknown, sender, epoch: Some(Epoch(1)), body });
     }
     assert_eq!(world.trace.len(), before);

@@ -5,7 +5,7 @@
 //! is abstract: ballots begin at any time, promises reach it or do not, and any choice that the protocol's text allows may be recorded; it is written
 //! down here on its own, so that it checks the real coordinator's rules by another statement of them.
 //!
-//! What must hold is judged by an oracle that looks at the disks and at what was announced, and not at the replicas' own bookkeeping ([`laws`]).
+//! What must hold is judged by an oracle that looks at the disks and at what was announced, and not at the replicas' own bookkeeping (`laws`).
 //! A violation is reported with the shortest sequence of events that leads to it, in words.
 //!
 //! To be feasible:
