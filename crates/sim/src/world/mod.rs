@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use highwater_host::Input;
-use highwater_wire::{NodeId, Offset, PartitionId, PeerId, Set};
+use highwater_wire::{Epoch, NodeId, Offset, PartitionId, PeerId, Set};
 
 use crate::clients::{Ask, Client, End, History, Instant};
 use crate::faults::{self, Fault};
@@ -93,6 +93,8 @@ pub(crate) struct World {
     counted: Counted,
     /// Who leads the database, as far as was seen.
     leader: Option<NodeId>,
+    /// The greatest epoch that the database was led in.
+    leader_epoch: Option<Epoch>,
     /// Once everything was healed.
     healed: Option<liveness::Liveness>,
     /// What was read at the end, by node.
@@ -136,6 +138,7 @@ impl World {
             trace: Trace::new(text),
             counted: Counted::default(),
             leader: None,
+            leader_epoch: None,
             healed: None,
             ends: BTreeMap::new(),
             broken: None,

@@ -104,15 +104,18 @@ impl World {
 
     fn role(&mut self, id: NodeId, partition: PartitionId, role: Role) {
         self.trace.note(self.now, &(id, partition, &role), || format!("node {id}: partition {} {role:?}", partition.0));
-        if matches!(role, Role::Leader { .. }) {
-            if partition == PartitionId::METADATA {
-                self.counted.metadata_elections += 1;
-            } else {
+        let metadata = partition == PartitionId::METADATA;
+        match role {
+            Role::Leader { .. } if metadata => self.counted.metadata_elections += 1,
+            // A leader of an earlier epoch may begin late, and resign before anybody hears of it.
+            Role::Leader { epoch, .. } if self.leader_epoch < Some(epoch) => {
                 self.counted.leader_changes += 1;
+                self.leader_epoch = Some(epoch);
                 self.leader = Some(id);
             }
-        } else if partition != PartitionId::METADATA && self.leader == Some(id) {
-            self.leader = None;
+            Role::Leader { .. } => {}
+            _ if !metadata && self.leader == Some(id) => self.leader = None,
+            _ => {}
         }
         let place = Place { partition, node: id };
         self.see(Observation::Role { place, role });
@@ -120,7 +123,7 @@ impl World {
 
     /// A message leaves.
     fn send(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
-        if !self.see(Observation::Sent { from, envelope: envelope.clone() }) {
+        if !self.claims(from, &envelope) || !self.see(Observation::Sent { from, envelope: envelope.clone() }) {
             return;
         }
         self.trace.note(self.now, &(from, to, &envelope), || format!("{from} -> {to}: {}", brief(&envelope)));

@@ -2,7 +2,7 @@
 
 use highwater_partition::Partition;
 use highwater_replica::Role;
-use highwater_wire::{NodeId, Offset, PartitionId, PeerId};
+use highwater_wire::{Body, Envelope, NodeId, Offset, PartitionId, PeerId};
 
 use super::World;
 use super::folders::SimLog;
@@ -51,6 +51,19 @@ impl World {
     pub(super) fn take_notes(&mut self) -> bool {
         let notes = std::mem::take(&mut *self.notes.borrow_mut());
         notes.into_iter().all(|seen| self.see(seen))
+    }
+
+    /// What a leader tells its followers of HW is a claim as well, and the only one that is seen of a leader whose partition halts in the same step. False
+    /// if a law is broken.
+    pub(super) fn claims(&mut self, from: NodeId, envelope: &Envelope) -> bool {
+        let (Body::Batch { hw, .. } | Body::Accept { hw, .. }) = &envelope.body else { return true };
+        let (partition, hw) = (envelope.partition, *hw);
+        let Some(process) = self.node_mut(from).process.as_mut() else { return true };
+        if process.hw.get(&partition).copied().unwrap_or(0) >= hw {
+            return true;
+        }
+        process.hw.insert(partition, hw);
+        self.see(Observation::HighWatermark { place: Place { partition, node: from }, hw, leads: envelope.epoch })
     }
 
     /// Looks at HW and sets of everything that runs on a node. False if a law is broken.
