@@ -19,12 +19,12 @@ pub(crate) type Expire = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Token {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 struct State {
     core: Option<Box<Core>>,
-    queue: VecDeque<u64>,
+    /// Who waits, in turn, each with a bell of its own: the token is for the first alone, and waking all of many waiters costs more than a write.
+    queue: VecDeque<(u64, Arc<Condvar>)>,
     next: u64,
     interactive: Option<(Instant, Arc<Expire>)>,
 }
@@ -38,10 +38,24 @@ pub(crate) enum Denied {
     Stopping,
 }
 
+impl State {
+    /// Tells the one whose turn it is.
+    fn ring_first(&self) {
+        if let Some((_, bell)) = self.queue.front() {
+            bell.notify_one();
+        }
+    }
+
+    /// Tells everybody.
+    fn ring_all(&self) {
+        self.queue.iter().for_each(|(_, bell)| bell.notify_one());
+    }
+}
+
 impl Token {
     pub(crate) fn new(core: Core) -> Arc<Token> {
         let state = State { core: Some(Box::new(core)), queue: VecDeque::new(), next: 0, interactive: None };
-        Arc::new(Token { state: Mutex::new(state), changed: Condvar::new() })
+        Arc::new(Token { state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -53,12 +67,13 @@ impl Token {
         let mut state = self.lock();
         let ticket = state.next;
         state.next += 1;
-        state.queue.push_back(ticket);
+        let bell = Arc::new(Condvar::new());
+        state.queue.push_back((ticket, bell.clone()));
         let outcome = loop {
             if stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
                 break Err(Denied::Stopping);
             }
-            if state.queue.front() == Some(&ticket) && state.core.is_some() {
+            if state.queue.front().is_some_and(|(first, _)| *first == ticket) && state.core.is_some() {
                 break Ok(state.core.take());
             }
             let now = Instant::now();
@@ -80,21 +95,21 @@ impl Token {
                     wake = until.min(deadline);
                 }
             }
-            (state, _) = self
-                .changed
-                .wait_timeout(state, wake.saturating_duration_since(now))
-                .expect("nothing under this lock panics");
+            (state, _) =
+                bell.wait_timeout(state, wake.saturating_duration_since(now)).expect("nothing under this lock panics");
         };
-        state.queue.retain(|other| *other != ticket);
+        state.queue.retain(|(other, _)| *other != ticket);
+        if outcome.is_err() {
+            // It may have been the one who was told.
+            state.ring_first();
+        }
         drop(state);
-        self.changed.notify_all();
         outcome.map(|core| Held { core, token: self.clone() })
     }
 
     /// Lets waiters look again: a stop was set.
     pub(crate) fn wake(&self) {
-        let _state = self.lock();
-        self.changed.notify_all();
+        self.lock().ring_all();
     }
 
     fn give_back(&self, core: Box<Core>) {
@@ -102,7 +117,7 @@ impl Token {
         assert!(state.core.is_none(), "the token is given back once");
         state.core = Some(core);
         state.interactive = None;
-        self.changed.notify_all();
+        state.ring_first();
     }
 }
 
@@ -115,8 +130,10 @@ pub(crate) struct Held {
 impl Held {
     /// The holder keeps the token between requests until `deadline`; whoever waits afterwards calls `expire`.
     pub(crate) fn interactive(&self, deadline: Instant, expire: Expire) {
-        self.token.lock().interactive = Some((deadline, Arc::new(expire)));
-        self.token.changed.notify_all();
+        let mut state = self.token.lock();
+        state.interactive = Some((deadline, Arc::new(expire)));
+        // Each now has a deadline to look at.
+        state.ring_all();
     }
 }
 
