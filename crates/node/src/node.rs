@@ -224,12 +224,14 @@ impl Node {
     /// The database of that name.
     pub fn database(&self, name: &str) -> Result<Arc<Database>, Unavailable> {
         let registry = self.registry.read().expect("no holder of this lock panics");
+        if registry.is_empty() {
+            // A node learns of its databases once it has registered: until then none is unknown.
+            let reason = "this node has not joined its cluster yet".to_string();
+            return Err(Unavailable::NotServing { name: name.to_string(), reason });
+        }
         registry.get(name).cloned().ok_or_else(|| Unavailable::UnknownDatabase {
             name: name.to_string(),
-            known: match registry.len() {
-                0 => "none yet".to_string(),
-                _ => registry.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
-            },
+            known: registry.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
         })
     }
 
