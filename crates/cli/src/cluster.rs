@@ -98,10 +98,10 @@ impl Member {
         self.child.is_some() && fetch(&self.url(), "/ready", LOOK).is_ok_and(|(status, _)| status == 200)
     }
 
-    /// Its `/status`.
+    /// Its `/status`: what it knows by itself.
     pub(crate) fn status(&self) -> Option<Value> {
         self.child.as_ref()?;
-        let (status, body) = fetch(&self.url(), "/status", LOOK).ok()?;
+        let (status, body) = fetch(&self.url(), "/status?scope=node", LOOK).ok()?;
         serde_json::from_slice(&body).ok().filter(|_| status == 200)
     }
 

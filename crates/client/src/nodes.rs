@@ -104,9 +104,9 @@ impl Nodes {
         Ok(response)
     }
 
-    /// Asks one for the others, and adds those that are new. Returns the database's leader, if that node knows one.
+    /// Asks one for the others (for what it knows by itself, which it says at once), and adds those that are new. Returns the database's leader, if that node knows one.
     pub(crate) fn learn(&mut self, node: usize, database: &str, deadline: Instant) -> Option<usize> {
-        let response = self.exchange(node, "/status", None, None, deadline).ok()?;
+        let response = self.exchange(node, "/status?scope=node", None, None, deadline).ok()?;
         let status: Value = serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)?;
         let nodes = status["nodes"].as_array()?;
         for address in nodes.iter().filter_map(|node| node["address"].as_str()) {

@@ -72,7 +72,7 @@ fn serve(stream: &TcpStream, script: &Mutex<Script>) {
     while let Some(asked) = read_request(&mut reader) {
         let reply = {
             let mut script = script.lock().expect("the script");
-            if asked.path == "/status" {
+            if asked.path == "/status?scope=node" {
                 match &script.status {
                     Some(status) => Reply::With(200, status.clone()),
                     None => Reply::With(404, "{}".into()),

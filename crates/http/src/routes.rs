@@ -131,10 +131,15 @@ pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
     Ok(None)
 }
 
-async fn serve_status(State(app): Shared, headers: HeaderMap) -> Response {
+async fn serve_status(State(app): Shared, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let result = async {
         app.tokens.access(&headers)?;
-        match forward::is_forwarded(&headers) {
+        let alone = match query.as_deref().unwrap_or_default() {
+            "" => forward::is_forwarded(&headers),
+            "scope=node" => true,
+            _ => return Err(Failure::bad("OPTION_UNKNOWN", "/status takes one parameter, scope=node")),
+        };
+        match alone {
             true => status::own_document(&app).await,
             false => status::document(&app, &headers).await,
         }
