@@ -58,6 +58,20 @@ impl Member {
             pause();
         }
     }
+
+    /// Waits until it shows `after`; until then it shows `before`, and nothing else.
+    fn comes_to_show(&self, before: &Value, after: &Value) {
+        let begun = Instant::now();
+        loop {
+            let shown = self.shows();
+            if shown == *after {
+                return;
+            }
+            assert_eq!(shown, *before, "neither the state before nor the one after");
+            assert!(begun.elapsed() < PATIENCE, "it stays at {shown}:\n{}", log_of(self.folder.path()));
+            pause();
+        }
+    }
 }
 
 fn spawn(folder: &TempDir, arguments: &[String]) -> Process {
@@ -164,18 +178,10 @@ fn what_no_second_copy_has_is_seen_by_nobody_and_may_vanish_unseen() {
         assert!(begun.elapsed() < PATIENCE, "no successor:\n{}", log_of(followers[0].folder.path()));
         pause();
     };
-    assert_eq!(successor.shows(), json!([[1], [3]]));
+    successor.comes_to_show(&json!([[1]]), &json!([[1], [3]]));
     leading.signal("-CONT");
-    let begun = Instant::now();
-    loop {
-        let shown = leading.shows();
-        if shown == json!([[1], [3]]) {
-            break;
-        }
-        assert_eq!(shown, json!([[1]]), "what was cut was never visible");
-        assert!(begun.elapsed() < PATIENCE, "the old leader does not follow:\n{}", log_of(leading.folder.path()));
-        pause();
-    }
+    // What was cut was never visible.
+    leading.comes_to_show(&json!([[1]]), &json!([[1], [3]]));
     let (status, answer) = leading.sql(&format!("?freshness=eventual&min_position={position}"), "SELECT 1");
     assert_eq!((status, answer["error"]["code"].as_str()), (409, Some("POSITION_TRUNCATED")), "{answer}");
 }
