@@ -1,7 +1,7 @@
 //! What a run came to, for people and for scripts.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ struct Felt {
     led_metadata: bool,
     /// From the fault to the arrival of the first acknowledgement of what was sent after it; `None` if there was none.
     ms: Option<f64>,
+    /// The longest time without any acknowledgement from the fault to the next fault, or to the end.
+    pause_ms: Option<f64>,
 }
 
 /// The report.
@@ -54,15 +56,15 @@ impl Report {
         failures.sort();
         failures.dedup();
         failures.truncate(10);
-        let felt = |one: &Inflicted| {
-            let next = writers
-                .iter()
-                .flat_map(|writer| &writer.acknowledged)
-                .filter(|acknowledged| acknowledged.sent > one.at)
-                .map(|acknowledged| acknowledged.at)
-                .min();
-            let ms = next.map(|at| at.duration_since(one.at).as_secs_f64() * 1000.0);
-            Felt { fault: one.fault, victim: one.victim, led_metadata: one.led_metadata, ms }
+        let acknowledged = || writers.iter().flat_map(|writer| &writer.acknowledged);
+        let mut arrivals: Vec<Instant> = acknowledged().map(|one| one.at).collect();
+        arrivals.sort();
+        let felt = |(at, one): (usize, &Inflicted)| {
+            let next = acknowledged().filter(|acknowledged| acknowledged.sent > one.at).map(|one| one.at).min();
+            let ms = next.map(|next| milliseconds(one.at, next));
+            let until = faults.get(at + 1).map(|next| next.at);
+            let pause_ms = longest_pause(&arrivals, one.at, until);
+            Felt { fault: one.fault, victim: one.victim, led_metadata: one.led_metadata, ms, pause_ms }
         };
         let kinds: Vec<String> = args.faults.iter().map(|fault| name(*fault)).collect();
         Report {
@@ -82,7 +84,7 @@ impl Report {
             once_unknown: writers.iter().map(|writer| writer.once_unknown).sum(),
             repeated: writers.iter().map(|writer| writer.repeated).sum(),
             failures,
-            faults: faults.iter().map(felt).collect(),
+            faults: faults.iter().enumerate().map(felt).collect(),
             found: found.to_vec(),
         }
     }
@@ -97,12 +99,12 @@ impl Report {
     }
 
     /// The times felt, in groups: by fault, and by whether the victim led the metadata.
-    fn groups(&self) -> Vec<(String, Vec<f64>)> {
+    fn groups(&self, of: impl Fn(&Felt) -> Option<f64>) -> Vec<(String, Vec<f64>)> {
         let mut groups = Vec::new();
         for fault in Fault::value_variants() {
             for led_metadata in [false, true] {
                 let times = self.faults.iter().filter(|one| one.fault == *fault && one.led_metadata == led_metadata);
-                let mut times: Vec<f64> = times.filter_map(|one| one.ms).collect();
+                let mut times: Vec<f64> = times.filter_map(&of).collect();
                 times.sort_by(f64::total_cmp);
                 if !times.is_empty() {
                     let also = if led_metadata { "the metadata's leader too" } else { "the database's leader" };
@@ -140,39 +142,46 @@ impl Report {
             found.examples.iter().for_each(|example| put(format!("    {example}")));
         }
         self.failures.iter().for_each(|failure| put(format!("  failed: {failure}")));
-        put("from the fault to the next acknowledged write, in milliseconds:".into());
-        for (group, times) in self.groups() {
-            put(format!(
-                "  {group}: {} times, min {:.0}, median {:.0}, p90 {:.0}, max {:.0}",
-                times.len(),
-                times[0],
-                quantile(&times, 0.5),
-                quantile(&times, 0.9),
-                times[times.len() - 1]
-            ));
+        let groups = [
+            ("from the fault to the acknowledgement of a write sent after it", self.groups(|one| one.ms)),
+            ("the longest time without any acknowledgement, until the next fault", self.groups(|one| one.pause_ms)),
+        ];
+        for (what, groups) in groups {
+            put(format!("{what}, in milliseconds:"));
+            for (group, times) in groups {
+                put(format!(
+                    "  {group}: {} times, min {:.0}, median {:.0}, p90 {:.0}, max {:.0}",
+                    times.len(),
+                    times[0],
+                    quantile(&times, 0.5),
+                    quantile(&times, 0.9),
+                    times[times.len() - 1]
+                ));
+            }
         }
         for (at, one) in self.faults.iter().enumerate() {
             let also = if one.led_metadata { ", which led the metadata too" } else { "" };
             let felt = one.ms.map_or("no write was acknowledged afterwards".into(), |ms| format!("{ms:.1} ms"));
-            put(format!("  {}. {} node {}{also}: {felt}", at + 1, name(one.fault), one.victim));
+            let pause = one.pause_ms.map_or_else(String::new, |ms| format!(", pause {ms:.1} ms"));
+            put(format!("  {}. {} node {}{also}: {felt}{pause}", at + 1, name(one.fault), one.victim));
         }
         text.trim_end().to_string()
     }
 
     pub(crate) fn document(&self) -> Value {
-        let groups: Vec<Value> = self
-            .groups()
-            .into_iter()
-            .map(|(group, times)| {
+        let groups = |groups: Vec<(String, Vec<f64>)>| -> Vec<Value> {
+            let document = |(group, times): (String, Vec<f64>)| {
                 json!({"group": group, "count": times.len(), "min_ms": times[0], "median_ms": quantile(&times, 0.5),
                     "p90_ms": quantile(&times, 0.9), "max_ms": times[times.len() - 1]})
-            })
-            .collect();
+            };
+            groups.into_iter().map(document).collect()
+        };
         let faults: Vec<Value> = self
             .faults
             .iter()
             .map(|one| {
-                json!({"fault": name(one.fault), "node": one.victim, "led_metadata": one.led_metadata, "next_acknowledged_ms": one.ms})
+                json!({"fault": name(one.fault), "node": one.victim, "led_metadata": one.led_metadata, "next_acknowledged_ms": one.ms,
+                    "pause_ms": one.pause_ms})
             })
             .collect();
         let replicas: Vec<Value> = self
@@ -187,10 +196,28 @@ impl Report {
             "command": self.command, "seconds": self.seconds, "acknowledged": self.acknowledged, "failed": self.failed,
             "unknown": self.unknown, "once_unknown": self.once_unknown, "repeated": self.repeated,
             "lost": self.greatest(|f| f.lost), "duplicated": self.greatest(|f| f.duplicated),
-            "phantom": self.greatest(|f| f.phantom), "failures": self.failures, "replicas": replicas, "recovery": groups,
+            "phantom": self.greatest(|f| f.phantom), "failures": self.failures, "replicas": replicas, "recovery": groups(self.groups(|one| one.ms)), "pauses": groups(self.groups(|one| one.pause_ms)),
             "faults": faults,
         })
     }
+}
+
+fn milliseconds(from: Instant, to: Instant) -> f64 {
+    to.duration_since(from).as_secs_f64() * 1000.0
+}
+
+/// The longest time between two of the sorted instants, of which the first lies at or before `from`, or is that; and the last not after `until`, if that is given. `None`
+/// if there is none after `from`.
+fn longest_pause(sorted: &[Instant], from: Instant, until: Option<Instant>) -> Option<f64> {
+    let after = sorted.partition_point(|at| *at <= from);
+    let end = until.map_or(sorted.len(), |until| sorted.partition_point(|at| *at <= until));
+    let mut last = if after == 0 { from } else { sorted[after - 1] };
+    let mut longest = None;
+    for at in sorted.get(after..end)? {
+        longest = longest.max(Some(at.duration_since(last)));
+        last = *at;
+    }
+    longest.map(|pause| pause.as_secs_f64() * 1000.0)
 }
 
 /// The smallest of the sorted times that at least that part of them do not exceed.
@@ -203,6 +230,17 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_begins_with_the_last_acknowledgement_before_the_fault() {
+        let zero = Instant::now();
+        let at = |ms: u64| zero + Duration::from_millis(ms);
+        let arrivals: Vec<Instant> = [10, 20, 90, 100, 500].into_iter().map(at).collect();
+        assert_eq!(longest_pause(&arrivals, at(25), Some(at(200))), Some(70.0));
+        assert_eq!(longest_pause(&arrivals, at(25), None), Some(400.0));
+        assert_eq!(longest_pause(&arrivals, at(4), Some(at(20))), Some(10.0));
+        assert_eq!(longest_pause(&arrivals, at(500), None), None);
+    }
 
     #[test]
     fn quantiles_are_values_that_occurred() {
