@@ -121,7 +121,7 @@ fn fate_of(folder: TempDir, file: &Path, damage: &str) -> Fate {
             }
             let message = answer["error"]["message"].as_str().unwrap_or_default().to_owned();
             let waiting = answer["error"]["code"] == "DATABASE_UNKNOWN"
-                || ["not open yet", "no leader is known"].iter().any(|hint| message.contains(hint));
+                || [" yet", "no leader is known"].iter().any(|hint| message.contains(hint));
             if !waiting {
                 assert_names(file, &format!("{message}\n{}", log()), damage);
                 return Fate::Refused;
