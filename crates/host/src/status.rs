@@ -2,7 +2,7 @@
 
 use highwater_coordinator::{Metadata, NodeRecord, PartitionRecord};
 use highwater_partition::{Partition, Status};
-use highwater_replica::Role;
+use highwater_replica::{ProposeError, Role};
 use highwater_wire::{NodeId, PartitionId, Sender};
 
 use crate::api::Folders;
@@ -104,6 +104,14 @@ impl<F: Folders> Host<F> {
         match self.databases.get(&id)? {
             Database::Open(partition) => Some(partition.status(self.now)),
             Database::Closed(reason) => Some(closed(reason)),
+        }
+    }
+
+    /// Why writes to that database would be refused now for want of replicas, where it is led here.
+    pub fn shortage(&self, id: PartitionId) -> Option<ProposeError> {
+        match self.databases.get(&id)? {
+            Database::Open(partition) => partition.replica().shortage(self.now),
+            Database::Closed(_) => None,
         }
     }
 

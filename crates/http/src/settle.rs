@@ -82,6 +82,9 @@ pub(crate) async fn before_reading(db: &Database, options: &RequestOptions, read
 /// What must be waited for before SQL writes: room, and that a leader which was just elected has taken up its lead.
 pub(crate) async fn before_writing(db: &Database, options: &RequestOptions) -> Result<(), Failure> {
     db.admit()?;
+    if let Some(shortage) = db.shortage() {
+        return Err(of_outcome(Outcome::Refused(shortage), true));
+    }
     if !db.leads() {
         let role = db.view().await.map(|status| status.role);
         if matches!(role, Some(Role::Leader { .. })) {

@@ -133,6 +133,9 @@ impl Core {
             let now = Instant::now();
             if now >= next_tick {
                 self.step(Input::Tick)?;
+                for (id, database) in &self.databases {
+                    database.shared.set_shortage(self.host.shortage(*id));
+                }
                 next_tick = now + TICK;
             }
             if now >= next_sample {

@@ -1,10 +1,11 @@
 //! A database as those who serve clients see it.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use highwater_partition::{AckPolicy, Input, Outcome};
+use highwater_replica::ProposeError;
 use highwater_sql::Hold;
 use highwater_wire::{NodeId, PartitionId, Position};
 use tokio::sync::watch;
@@ -29,6 +30,7 @@ pub struct Database {
     stopped: OnceLock<String>,
     leads: watch::Sender<bool>,
     leader: watch::Sender<Option<NodeId>>,
+    shortage: Mutex<Option<ProposeError>>,
 }
 
 impl Database {
@@ -43,6 +45,7 @@ impl Database {
             stopped: OnceLock::new(),
             leads: watch::Sender::new(false),
             leader: watch::Sender::new(None),
+            shortage: Mutex::new(None),
         }
     }
 
@@ -62,6 +65,16 @@ impl Database {
     /// The node that leads this database, as far as its replica here knows; `None` while it knows of none.
     pub fn leader(&self) -> Option<NodeId> {
         *self.leader.borrow()
+    }
+
+    pub(crate) fn set_shortage(&self, shortage: Option<ProposeError>) {
+        *self.shortage.lock().expect("no holder of this lock panics") = shortage;
+    }
+
+    /// Why a write would be refused now for want of replicas: better known before it is executed than after. Looked at every few milliseconds; what slips through is
+    /// refused when it is proposed.
+    pub fn shortage(&self) -> Option<ProposeError> {
+        self.shortage.lock().expect("no holder of this lock panics").clone()
     }
 
     /// Waits until the leader, as far as the replica here knows, is as wanted.

@@ -61,17 +61,29 @@ impl Replica {
     /// (how many of the set the commit rule needs, how many are in reach, this leader included). In reach is who was heard of within three heartbeats on a live stream;
     /// a new leader gives the others as long to open one, or every election would begin with refusals.
     fn reach(&self) -> (u32, u32) {
+        self.reach_at(self.timers.now)
+    }
+
+    fn reach_at(&self, now: Millis) -> (u32, u32) {
         let leading = self.part.leading().expect("a leader asks how many it reaches");
         let (CommitRule::Isr { min: needed } | CommitRule::Quorum { q: needed }) = leading.committed.rule;
         let silent_ms = 3 * self.timing.heartbeat_ms;
         let reached = |member: &&PeerId| {
             **member == self.me
-                || leading.peers.get(*member).is_some_and(|peer| {
-                    (peer.live || peer.stream.is_none()) && self.timers.now - peer.heard_at <= silent_ms
-                })
+                || leading
+                    .peers
+                    .get(*member)
+                    .is_some_and(|peer| (peer.live || peer.stream.is_none()) && now - peer.heard_at <= silent_ms)
         };
         let in_reach = leading.committed.members.iter().filter(reached).count();
         (needed, u32::try_from(in_reach).expect("members are few"))
+    }
+
+    /// Where this replica leads: whether a proposal would be refused now because too few are in reach. For those who would execute a transaction first, and undo it.
+    pub fn shortage(&self, now: Millis) -> Option<ProposeError> {
+        self.part.leading()?;
+        let (needed, in_reach) = self.reach_at(now.max(self.timers.now));
+        (in_reach < needed).then_some(ProposeError::TooFewInReach { needed, in_reach })
     }
 
     /// An [`Effect::Ship`] was performed: entries below `upto`, `bytes` long, were sent on `stream`. Asks for more if the window allows.
