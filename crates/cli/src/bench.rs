@@ -1,7 +1,7 @@
 //! `highwater bench`: how many single-row writes are acknowledged in a second, at several numbers of clients, beside SQLite alone.
 //!
 //! Every client is a thread with one connection that is kept, and has one request under way: an INSERT of one row, acknowledged once it is committed, without an
-//! idempotency key. What is sent while the clients warm up is not counted. SQLite alone is one thread that inserts the same rows into a file of its own, one
+//! idempotency key. What is sent while the clients warm up is not counted, except by the counts of flushes. SQLite alone is one thread that inserts the same rows into a file of its own, one
 //! transaction and one `fdatasync` each (WAL, `synchronous=FULL`), without any server.
 
 use std::collections::BTreeMap;

@@ -20,6 +20,9 @@ use serde_json::Value;
 /// How long a node that was told to end may take before it is killed.
 const END_MAX: Duration = Duration::from_secs(20);
 
+/// How long an address that is in use is waited for.
+const ADDRESS_WAIT: Duration = Duration::from_secs(2);
+
 /// How long one look at a node may take.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -30,6 +33,8 @@ pub(crate) struct Member {
     /// Its data folder.
     pub(crate) data: PathBuf,
     log: PathBuf,
+    /// Where this run's part of the log begins, in bytes.
+    log_from: u64,
     child: Option<Child>,
 }
 
@@ -105,10 +110,10 @@ impl Member {
         serde_json::from_slice(&body).ok().filter(|_| status == 200)
     }
 
-    /// The end of what it wrote to its log.
+    /// The end of what it wrote to its log since it was started.
     pub(crate) fn log_tail(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = String::from_utf8_lossy(bytes.get(self.log_from as usize..).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
@@ -148,6 +153,7 @@ impl Cluster {
             address: *address,
             data: folder.join(format!("node-{id}")),
             log: folder.join(format!("node-{id}.log")),
+            log_from: 0,
             child: None,
         });
         Ok(Cluster { members: members.collect() })
@@ -182,6 +188,7 @@ impl Cluster {
         let member = &mut self.members[index];
         let log = File::options().create(true).append(true).open(&member.log);
         let log = log.with_context(|| format!("cannot write {}", member.log.display()))?;
+        member.log_from = log.metadata().map_or(0, |metadata| metadata.len());
         let mut command = Command::new(own_program());
         command
             .arg0("highwater")
@@ -203,8 +210,22 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts all.
+    /// Starts all, once their addresses are free: nodes of a command that was just killed may be about to end.
     pub(crate) fn start_all(&mut self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        for member in &self.members {
+            while let Err(error) = TcpListener::bind(member.address) {
+                if error.kind() != io::ErrorKind::AddrInUse || begun.elapsed() > ADDRESS_WAIT {
+                    bail!(
+                        "node {} cannot listen at {}: {error}; give other ports with --port",
+                        member.id,
+                        member.address
+                    );
+                }
+                // sleep: whoever has the address gives no sign when it is free, and may keep it for ever.
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         (0..self.members.len()).try_for_each(|index| self.start(index))
     }
 
