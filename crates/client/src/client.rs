@@ -4,7 +4,7 @@
 //! may still hold the request and hand it on. From then on the call ends *done* (the key makes that one effect) or *unknown*, never *failed*.
 //!
 //! Where to ask: the node that led last; when that refuses, or its connection breaks, the next at once, and only after a whole round without success a pause of
-//! a few milliseconds. After a change the leader is looked up anew, so that requests do not go on through a node that only forwards them.
+//! a few milliseconds. A node that is silent is not waited for once others say that another leads. After a change the leader is looked up anew, so that requests do not go on through a node that only forwards them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,12 +15,9 @@ use crate::answer::Answer;
 use crate::attempt::Attempt;
 use crate::config::Config;
 use crate::error::{Error, Failed};
-use crate::nodes::Nodes;
+use crate::nodes::{LEARN, Nodes};
 use crate::pause::Pauses;
 use crate::transaction::{Freshness, Transaction};
-
-/// How long asking for the leader may take: it is an improvement, never a condition.
-const LEARN: Duration = Duration::from_millis(250);
 
 /// A client of one cluster, for one thread: it has one request under way at a time, and keeps one connection to each node it uses.
 ///
@@ -171,11 +168,13 @@ impl Client {
         let first = node;
         let mut attempts = 0;
         let mut overloaded = false;
+        let doubt = (self.config.discover && (call.reads || call.key.is_some())).then_some(call.database);
         loop {
             attempts += 1;
             let sent = Instant::now();
             let until = deadline.min(sent + patience);
-            let exchanged = self.nodes.exchange(node, &call.path, call.key, Some(call.body), until);
+            let exchanged = self.nodes.exchange(node, &call.path, call.key, Some(call.body), doubt, until);
+            let instead = exchanged.as_ref().err().and_then(|broken| broken.instead);
             let url = self.nodes.url(node);
             let mut attempt = Attempt::of(exchanged, &url);
             if call.reads {
@@ -221,7 +220,7 @@ impl Client {
             }
             // sleep: a cluster without a leader gives no sign when it has one again; all nodes have just been asked.
             std::thread::sleep(pause);
-            node = (node + 1) % self.nodes.count();
+            node = instead.unwrap_or((node + 1) % self.nodes.count());
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Broken {
     pub(crate) timed_out: bool,
     /// What happened.
     pub(crate) reason: String,
+    /// Which node to ask instead, if one is known.
+    pub(crate) instead: Option<usize>,
 }
 
 /// An answer.
@@ -64,6 +66,7 @@ impl Connection {
             sent: false,
             timed_out: error.kind() == ErrorKind::TimedOut,
             reason: format!("{authority} cannot be connected to: {error}"),
+            instead: None,
         };
         let addresses: Vec<SocketAddr> = authority.to_socket_addrs().map_err(unsent)?.collect();
         let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
@@ -90,8 +93,8 @@ impl Connection {
         quiet && self.stream.set_nonblocking(false).is_ok()
     }
 
-    /// Sends a request and reads its answer. The flag says whether the connection may be used again.
-    pub(crate) fn exchange(&mut self, request: &[u8], deadline: Instant) -> Result<(Response, bool), Broken> {
+    /// Sends a request.
+    pub(crate) fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), Broken> {
         assert!(self.buffer.is_empty(), "a connection is used again only after a whole answer");
         let mut rest = request;
         while !rest.is_empty() {
@@ -106,6 +109,23 @@ impl Connection {
                 Err(error) => return Err(at(rest.len() < request.len(), &error)),
             }
         }
+        Ok(())
+    }
+
+    /// Waits until the answer to what was sent begins; false if it has not by then.
+    pub(crate) fn begins(&mut self, until: Instant) -> Result<bool, Broken> {
+        if !self.buffer.is_empty() {
+            return Ok(true);
+        }
+        match self.more(until) {
+            Ok(()) => Ok(true),
+            Err(error) if timed_out(&error) => Ok(false),
+            Err(error) => Err(at(true, &error)),
+        }
+    }
+
+    /// Reads the answer to what was sent. The flag says whether the connection may be used again.
+    pub(crate) fn receive(&mut self, deadline: Instant) -> Result<(Response, bool), Broken> {
         let answer = self.answer(deadline).map_err(|error| at(true, &error))?;
         self.used = Instant::now();
         Ok(answer)
@@ -221,13 +241,17 @@ impl Connection {
 }
 
 fn broken(sent: bool, reason: String) -> Broken {
-    Broken { sent, timed_out: false, reason }
+    Broken { sent, timed_out: false, reason, instead: None }
 }
 
 fn at(sent: bool, error: &std::io::Error) -> Broken {
-    let timed_out = matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock);
+    let timed_out = timed_out(error);
     let reason = if timed_out { "no answer in time".into() } else { error.to_string() };
-    Broken { sent, timed_out, reason }
+    Broken { sent, timed_out, reason, instead: None }
+}
+
+fn timed_out(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
 fn malformed(reason: &str) -> std::io::Error {
@@ -283,7 +307,8 @@ mod tests {
             stream.write_all(bytes).expect("an answer");
         });
         let mut connection = Connection::open(&authority, Duration::from_secs(5)).expect("a connection");
-        let answer = connection.exchange(b"ping", Instant::now() + Duration::from_secs(30));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let answer = connection.send(b"ping", deadline).and_then(|()| connection.receive(deadline));
         server.join().expect("the server ends");
         answer
     }

@@ -7,6 +7,12 @@ use serde_json::Value;
 use crate::error::Failed;
 use crate::http::{Broken, Connection, Response};
 
+/// How long asking for the leader may take: it is an improvement, never a condition.
+pub(crate) const LEARN: Duration = Duration::from_millis(250);
+
+/// A node that has not begun to answer after this long is doubted: others are asked whether it still leads.
+const DOUBT: Duration = Duration::from_millis(300);
+
 struct Link {
     /// `HOST:PORT`.
     authority: String,
@@ -63,13 +69,15 @@ impl Nodes {
         self.links.iter().position(|link| link.authority == authority)
     }
 
-    /// Sends a request to one and reads the answer. `path` begins with a slash.
+    /// Sends a request to one and reads the answer. `path` begins with a slash. If the request can be repeated, `doubt` names the database it is for: the wait ends as
+    /// soon as another node says that somebody else leads that by now. A process that stands still keeps its connections and says nothing.
     pub(crate) fn exchange(
         &mut self,
         node: usize,
         path: &str,
         key: Option<&str>,
         body: Option<&[u8]>,
+        doubt: Option<&str>,
         deadline: Instant,
     ) -> Result<Response, Broken> {
         use std::fmt::Write;
@@ -97,16 +105,37 @@ impl Nodes {
                 Connection::open(&link.authority, self.connect.min(left).max(Duration::from_millis(1)))?
             }
         };
-        let (response, reusable) = connection.exchange(&request, deadline)?;
+        connection.send(&request, deadline)?;
+        if let Some(database) = doubt {
+            while !connection.begins(deadline.min(Instant::now() + DOUBT))? && Instant::now() < deadline {
+                if let Some(leader) = self.led_by_another(node, database, deadline) {
+                    let reason = format!("no answer, and {} leads by now", self.url(leader));
+                    return Err(Broken { sent: true, timed_out: false, reason, instead: Some(leader) });
+                }
+            }
+        }
+        let (response, reusable) = connection.receive(deadline)?;
         if reusable {
-            link.connection = Some(connection);
+            self.links[node].connection = Some(connection);
         }
         Ok(response)
     }
 
+    /// Who leads the database, if the first other node that answers says that it is not that one.
+    fn led_by_another(&mut self, node: usize, database: &str, deadline: Instant) -> Option<usize> {
+        let count = self.links.len();
+        let others = (1..count).map(|step| (node + step) % count);
+        for other in others {
+            if let Some(leader) = self.learn(other, database, deadline.min(Instant::now() + LEARN)) {
+                return Some(leader).filter(|leader| *leader != node);
+            }
+        }
+        None
+    }
+
     /// Asks one for the others (for what it knows by itself, which it says at once), and adds those that are new. Returns the database's leader, if that node knows one.
     pub(crate) fn learn(&mut self, node: usize, database: &str, deadline: Instant) -> Option<usize> {
-        let response = self.exchange(node, "/status?scope=node", None, None, deadline).ok()?;
+        let response = self.exchange(node, "/status?scope=node", None, None, None, deadline).ok()?;
         let status: Value = serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)?;
         let nodes = status["nodes"].as_array()?;
         for address in nodes.iter().filter_map(|node| node["address"].as_str()) {
@@ -129,7 +158,7 @@ impl Nodes {
 /// `URL_INVALID`, or `UNREACHABLE` if there is no answer in time.
 pub fn fetch(url: &str, path: &str, timeout: Duration) -> Result<(u16, Vec<u8>), Failed> {
     let mut nodes = Nodes::new(&[url.to_string()], None, timeout)?;
-    let response = nodes.exchange(0, path, None, None, Instant::now() + timeout);
+    let response = nodes.exchange(0, path, None, None, None, Instant::now() + timeout);
     response
         .map(|response| (response.status, response.body))
         .map_err(|broken| Failed::own("UNREACHABLE", format!("{url}: {}", broken.reason), true))

@@ -254,3 +254,22 @@ fn the_leader_is_learned_from_any_node_and_again_after_a_change() {
     assert_eq!(client.execute("main", &insert()).expect("done").url, one.url(), "the other, at once");
     assert_eq!(client.execute("main", &insert()).expect("done").attempts, 1, "the new leader is known");
 }
+
+#[test]
+fn a_silent_node_is_left_as_soon_as_another_says_who_leads_by_now() {
+    let (silent, bystander, leader) =
+        (Server::start([Reply::Silence]), Server::start([]), Server::start([done("1:2:3")]));
+    let status = |leads: u32| {
+        let servers = [(1, &silent), (2, &bystander), (3, &leader)];
+        let nodes = servers.map(|(id, server)| format!(r#"{{"node":{id},"address":"{}"}}"#, server.address));
+        format!(r#"{{"nodes":[{}],"partitions":[{{"name":"main","leader":{leads}}}]}}"#, nodes.join(","))
+    };
+    silent.set_status(status(1));
+    bystander.set_status(status(3));
+    // No attempt runs out before the call does.
+    let mut client = client(&[silent.url()], |config| config.attempt = config.deadline);
+    let answer = client.execute("main", &insert()).expect("done");
+    assert_eq!((answer.attempts, answer.url), (2, leader.url()), "the leader at once, not whoever is next");
+    assert_eq!(silent.asked()[0].key, leader.asked()[0].key);
+    assert!(bystander.asked().is_empty());
+}
