@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod chinook;
+mod cluster;
 mod commands;
 mod damage;
 mod data;
