@@ -1,12 +1,16 @@
 //! What happens to the leaders, and when.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::TICK;
+use super::{TICK, eprint};
 use crate::args::{ChaosArgs, Fault};
 use crate::cluster::{Cluster, ending};
+
+/// When nothing was acknowledged for so long, it is said what the nodes say meanwhile.
+const STALL: Duration = Duration::from_millis(1500);
 
 /// A fault that happened.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +32,19 @@ struct Away {
 }
 
 /// Inflicts the faults on schedule until the time is over, and brings everybody back.
-pub(crate) fn inflict(args: &ChaosArgs, cluster: &mut Cluster, begun: Instant) -> anyhow::Result<Vec<Inflicted>> {
+pub(crate) fn inflict(
+    args: &ChaosArgs,
+    cluster: &mut Cluster,
+    begun: Instant,
+    acknowledged: &AtomicU64,
+) -> anyhow::Result<Vec<Inflicted>> {
     let until = begun + Duration::from_secs(args.seconds);
     let every = Duration::from_secs_f64(args.kill_every);
     let back = Duration::from_secs_f64(args.restart_after);
     let mut faults = Vec::new();
     let mut away: Vec<Away> = Vec::new();
     let mut next = begun + every;
+    let mut seen = (0, begun);
     while Instant::now() < until || !away.is_empty() {
         let now = Instant::now();
         // The last one leaves time for what follows it to be seen.
@@ -75,10 +85,50 @@ pub(crate) fn inflict(args: &ChaosArgs, cluster: &mut Cluster, begun: Instant) -
                 anyhow::bail!("node {} {} by itself; its log ends:\n{}", member.id, ending(status), member.log_tail());
             }
         }
+        let count = acknowledged.load(Ordering::Relaxed);
+        if count != seen.0 {
+            seen = (count, Instant::now());
+        } else if seen.1.elapsed() > STALL {
+            eprint(&format!(
+                "{:.1} s: no write was acknowledged for {STALL:?}; {}",
+                begun.elapsed().as_secs_f64(),
+                what_nodes_say(cluster)
+            ));
+            seen.1 = Instant::now();
+        }
         // sleep: the schedule is looked at again.
         std::thread::sleep(TICK);
     }
     Ok(faults)
+}
+
+/// Each node's view of the database, on one line.
+fn what_nodes_say(cluster: &Cluster) -> String {
+    let views = cluster.members.iter().map(|member| {
+        let status = member.status().unwrap_or_default();
+        let partitions = status["partitions"].as_array();
+        let Some(partition) = partitions.and_then(|all| all.iter().find(|one| one["name"] == "main")) else {
+            return format!("node {} says nothing", member.id);
+        };
+        let replicas = partition["replicas"].as_array().into_iter().flatten();
+        let own = replicas.clone().find(|one| one["node"] == status["node"]).cloned().unwrap_or_default();
+        let others: Vec<String> = replicas
+            .filter(|one| one["node"] != status["node"] && !one["leo"].is_null())
+            .map(|one| format!("node {} to {}", one["node"], one["leo"]))
+            .collect();
+        format!(
+            "node {}: leader {}, epoch {}, LEO {}, HW {}, applied {}{}{}",
+            member.id,
+            partition["leader"],
+            partition["epoch"],
+            own["leo"],
+            own["hw"],
+            own["applied"],
+            if others.is_empty() { "" } else { ", sees " },
+            others.join(", ")
+        )
+    });
+    views.collect::<Vec<_>>().join("; ")
 }
 
 /// The database's leader as the nodes say that answer: the one of the greatest epoch, and whether it leads the metadata too. `None` if no node that runs leads, or the leader is away already.

@@ -19,7 +19,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -78,12 +78,12 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
         format!("CREATE TABLE {TABLE} (writer INTEGER NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL)");
     Client::new(urls.clone())?.execute("main", &Transaction::of(create, []))?;
 
-    let stop = AtomicBool::new(false);
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let begun = Instant::now();
     let (mut writers, faults) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..args.writers)
             .map(|id| {
-                let (urls, stop) = (urls.clone(), &stop);
+                let (urls, stop, acknowledged) = (urls.clone(), &stop, &acknowledged);
                 scope.spawn(move || {
                     let mut writer = Writer::new(id);
                     let mut config = Config::new(urls);
@@ -91,11 +91,11 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
                     let nodes = config.urls.len();
                     config.urls.rotate_left(id as usize % nodes);
                     let client = Client::with(config);
-                    client.map(|mut client| writer.run(&mut client, stop)).map(|()| writer)
+                    client.map(|mut client| writer.run(&mut client, stop, acknowledged)).map(|()| writer)
                 })
             })
             .collect();
-        let faults = faults::inflict(args, &mut cluster, begun);
+        let faults = faults::inflict(args, &mut cluster, begun, &acknowledged);
         stop.store(true, Ordering::Relaxed);
         let writers = threads.into_iter().map(|thread| thread.join().expect("a writer does not panic"));
         let writers: Result<Vec<Writer>, _> = writers.collect();

@@ -1,6 +1,6 @@
 //! One writer, and its memory of what became of each row.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use highwater_client::{Client, Error, Transaction};
@@ -55,13 +55,14 @@ impl Writer {
         Transaction::of(sql, [self.id.into(), number.into(), self.value(number).into()])
     }
 
-    /// Writes one row after the other until told to stop.
-    pub(crate) fn run(&mut self, client: &mut Client, stop: &AtomicBool) {
+    /// Writes one row after the other until told to stop; counts what is acknowledged.
+    pub(crate) fn run(&mut self, client: &mut Client, stop: &AtomicBool, acknowledged: &AtomicU64) {
         while !stop.load(Ordering::Relaxed) {
             let number = self.fates.len();
             let key = client.new_key();
             let fate = match client.execute_with_key("main", &self.insert(number), &key) {
                 Ok(answer) => {
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
                     self.acknowledged.push(Acknowledged { sent: answer.sent, at: Instant::now() });
                     self.repeated += u64::from(answer.attempts > 1);
                     Fate::Acknowledged
