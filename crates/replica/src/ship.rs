@@ -60,7 +60,7 @@ impl Replica {
 
     /// (how many of the set the commit rule needs, how many are in reach, this leader included). In reach is who was heard of within three heartbeats on a live stream;
     /// a new leader gives the others as long to open one, or every election would begin with refusals.
-    fn reach(&self) -> (u32, u32) {
+    pub(crate) fn reach(&self) -> (u32, u32) {
         self.reach_at(self.timers.now)
     }
 

@@ -98,6 +98,7 @@ impl Replica {
                 self.repeat_proposal(out);
                 self.repeat_round(out);
                 self.announce_to_absent(out);
+                self.doubt_appointment(out);
             }
             Part::Follower(following) => {
                 match &following.stream {
@@ -130,6 +131,16 @@ impl Replica {
         }
     }
 
+    /// An appointed leader that reaches too few to commit anything asks who leads. It may have been replaced while it was cut off: what told it so was lost with the
+    /// connection, and without a stream it sends nothing that anybody could refuse.
+    fn doubt_appointment(&self, out: &mut Vec<Effect>) {
+        let (needed, in_reach) = self.reach();
+        assert!(needed > 0, "a commit rule counts somebody");
+        if self.voters().is_none() && in_reach < needed {
+            self.ask_who_leads(out);
+        }
+    }
+
     /// A self-elected leader tells voters without a stream that it leads: its first word to them may have been lost.
     fn announce_to_absent(&self, out: &mut Vec<Effect>) {
         let leading = self.part.leading().expect("a leader announces itself");
@@ -143,7 +154,31 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
+    use highwater_wire::{Body, CommitRule, Epoch, NodeId};
+
     use super::mix;
+    use crate::bench::Bench;
+    use crate::{Input, Timeout, Timing};
+
+    #[test]
+    fn a_leader_that_was_replaced_while_it_was_cut_off_asks_who_leads() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.coordinator.clear();
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        assert!(bench.coordinator.is_empty(), "it reaches all");
+        // Its connections end, and another is appointed meanwhile; no word of that arrives.
+        for node in [1, 2] {
+            bench.step(0, Input::Disconnected(NodeId(node)));
+        }
+        bench.wire.clear();
+        bench.now = 4 * Timing::default().heartbeat_ms;
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        let asked: Vec<(Option<Epoch>, Body)> =
+            bench.coordinator.drain(..).map(|envelope| (envelope.epoch, envelope.body)).collect();
+        assert_eq!(asked, [(Some(Epoch(1)), Body::WhoLeads)]);
+    }
 
     #[test]
     fn jitter_differs_between_nodes_and_attempts_and_repeats_for_one_seed() {

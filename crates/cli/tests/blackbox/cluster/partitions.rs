@@ -78,9 +78,10 @@ fn cluster_where(same: bool) -> Cluster {
         if (roles.leader == roles.metadata) == same {
             return Some(());
         }
-        // The one that ends hands over, to anybody.
-        cluster.stop_node(roles.leader);
-        cluster.start_node(roles.leader);
+        // Whoever ends hands over what it leads, to any of the others.
+        let ends = if same { roles.metadata } else { roles.leader };
+        cluster.stop_node(ends);
+        cluster.start_node(ends);
         None
     });
     cluster
