@@ -60,6 +60,12 @@ impl Law for Reconciliation {
             }
             Observation::Received { node, envelope } => {
                 let place = Place { partition: envelope.partition, node: *node };
+                // A refusal of a later epoch ends the stream, and with it the question: whatever answer is still under way is dead.
+                if let Body::Refused { promised } = envelope.body
+                    && self.questions.get(&place).is_some_and(|question| question.epoch < Some(promised))
+                {
+                    self.questions.remove(&place);
+                }
                 if let (Body::Diverge { stream, end, last_epoch, .. }, Some(question)) =
                     (&envelope.body, self.questions.get_mut(&place))
                 {
@@ -98,6 +104,20 @@ mod tests {
         let diverge = Observation::Received { node: NodeId(2), envelope: envelope(1, 3, body) };
         assert!(see(&mut law, &mut facts, diverge).is_ok());
         assert!(see(&mut law, &mut facts, open(2, 5, 1)).is_err());
+    }
+
+    #[test]
+    fn a_question_that_a_refusal_ended_may_be_asked_again() {
+        let (mut law, mut facts) = (Reconciliation::default(), three(CommitRule::Quorum { q: 2 }));
+        assert!(see(&mut law, &mut facts, open(1, 5, 1)).is_ok());
+        let refused = Body::Refused { promised: Epoch(4) };
+        let refused = Observation::Received { node: NodeId(2), envelope: envelope(3, 4, refused) };
+        assert!(see(&mut law, &mut facts, refused).is_ok());
+        let (stream, last_epoch) = (StreamId(1), Some(Epoch(1)));
+        let body = Body::Diverge { stream, end: 5, last_epoch, epoch: Some(Epoch(0)), stop: 3 };
+        let diverge = Observation::Received { node: NodeId(2), envelope: envelope(1, 3, body) };
+        assert!(see(&mut law, &mut facts, diverge).is_ok());
+        assert!(see(&mut law, &mut facts, open(2, 5, 1)).is_ok());
     }
 
     #[test]
