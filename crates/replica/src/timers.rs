@@ -3,7 +3,7 @@
 //! `Tick` decides only which of the procedures of [`Timeout`] are due; a checker that knows no time runs the same ones by name, at any moment, so none
 //! of them may rely on time having passed for its safety.
 
-use highwater_wire::{Body, Dest, Millis, PeerId};
+use highwater_wire::{Body, CommitRule, Dest, Millis, PeerId};
 
 use crate::state::{Part, Replica};
 use crate::{Effect, Timeout};
@@ -93,6 +93,8 @@ impl Replica {
 
     fn heartbeat(&mut self, out: &mut Vec<Effect>) {
         match &self.part {
+            // Nothing is lost by silence: whoever still follows asks, and is heard again by that.
+            Part::Leader(_) if self.is_deaf() => {}
             Part::Leader(_) => {
                 self.beat(out);
                 self.repeat_proposal(out);
@@ -131,6 +133,22 @@ impl Replica {
         }
     }
 
+    /// Whether a self-elected leader has heard from too few for twice the longest election time. As long as its heartbeats arrive nobody else stands; one that hears
+    /// nothing can commit nothing, so it falls silent and lets those that hear each other elect another. (Ongaro 2014, section 6.2, has such a leader step down; here it
+    /// need not, for its epoch is over as soon as another's begins.)
+    fn is_deaf(&self) -> bool {
+        let leading = self.part.leading().expect("a leader listens");
+        let CommitRule::Quorum { q: needed } = leading.committed.rule else { return false };
+        let (now, patience_ms) = (self.timers.now, 2 * self.timing.election_ms.1);
+        let heard = |member: &&PeerId| {
+            let peer = leading.peers.get(*member);
+            **member == self.me || peer.is_some_and(|peer| now - peer.heard_at <= patience_ms)
+        };
+        let heard = leading.committed.members.iter().filter(heard).count();
+        assert!(needed > 0, "a commit rule counts somebody");
+        self.voters().is_some() && heard < needed as usize
+    }
+
     /// An appointed leader that reaches too few to commit anything asks who leads. It may have been replaced while it was cut off: what told it so was lost with the
     /// connection, and without a stream it sends nothing that anybody could refuse.
     fn doubt_appointment(&self, out: &mut Vec<Effect>) {
@@ -159,6 +177,25 @@ mod tests {
     use super::mix;
     use crate::bench::Bench;
     use crate::{Input, Timeout, Timing};
+
+    #[test]
+    fn a_self_elected_leader_that_hears_nobody_falls_silent_until_it_hears_again() {
+        let mut bench = Bench::electing(3);
+        bench.step(0, Input::Timeout(Timeout::Election));
+        bench.settle();
+        bench.wire.clear();
+        bench.now = 2 * Timing::default().election_ms.1;
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        assert_eq!(bench.wire.len(), 2, "it speaks to both");
+        bench.wire.clear();
+        bench.now += 1;
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        assert_eq!(bench.wire.len(), 0);
+        bench.step(1, Input::Timeout(Timeout::Silent));
+        bench.settle();
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        assert!(!bench.wire.is_empty(), "one of two others is enough");
+    }
 
     #[test]
     fn a_leader_that_was_replaced_while_it_was_cut_off_asks_who_leads() {
