@@ -1,10 +1,11 @@
-//! Runs seeds and prints what they found: `seeds [FIRST] [COUNT] [PROFILE] [trace]`.
+//! Runs seeds and prints what they found: `seeds [FIRST] [COUNT] [PROFILE] [trace]`. Fails if a law was broken.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use highwater_sim::{Profile, RunOptions, run};
 
-fn main() -> std::io::Result<()> {
+fn main() -> std::io::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
     let options = RunOptions {
@@ -19,5 +20,6 @@ fn main() -> std::io::Result<()> {
     for seed in &report.seeds {
         out.write_all(seed.trace.as_bytes())?;
     }
-    writeln!(out, "{report}")
+    writeln!(out, "{report}")?;
+    Ok(if report.violations().next().is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
