@@ -158,7 +158,7 @@ fn status_of(code: &str) -> StatusCode {
         | "OVERLOADED" => StatusCode::SERVICE_UNAVAILABLE,
         "SQLITE_AUTH" | "SQLITE_READONLY" | "SQLITE_PERM" => StatusCode::FORBIDDEN,
         "SQLITE_IOERR" | "SQLITE_CORRUPT" | "SQLITE_NOTADB" | "SQLITE_NOMEM" | "SQLITE_INTERNAL"
-        | "SQLITE_CANTOPEN" => StatusCode::INTERNAL_SERVER_ERROR,
+        | "SQLITE_CANTOPEN" | "DATABASE_DAMAGED" => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::BAD_REQUEST,
     }
 }

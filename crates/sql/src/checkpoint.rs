@@ -1,7 +1,7 @@
 //! The checkpoint barrier: SQLite's log is written back into the database file only when everything in it is committed.
 //!
-//! In this order: the writer's token is held, everything executed is committed, the marker is made durable, SQLite writes back and empties its log, older
-//! states are forgotten. A reader at an older state makes SQLite write back a part and say so; the next attempt does the rest.
+//! In this order: the writer's token is held, everything executed is committed, SQLite's log and the checksums that the database file will have are made durable
+//! (`sums.rs`), then the marker is; SQLite writes back and empties its log, older states are forgotten. A reader at an older state makes SQLite write back a part and say so; the next attempt does the rest.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -109,7 +109,21 @@ impl Database {
         let applier = core.applier.as_ref().expect("the applying connection is open");
         let before = Snapshot::newest(&applier.conn)?;
         let marker = Marker { salts: before.salts(), frames: before.frames(), applied: core.end };
+        let mut sums = self.sums.lock().expect("nothing under this lock panics");
+        let next = match sums.prepare(&self.files, &marker) {
+            Ok(next) => next,
+            Err(error) => {
+                let reason = format!("the checksums after a checkpoint could not be written: {error}");
+                return match error.kind() {
+                    std::io::ErrorKind::StorageFull => self.no_room(core, reason),
+                    _ => Err(MachineError::Failed(reason)),
+                };
+            }
+        };
         if let Err(error) = self.files.write_marker(&marker) {
+            if self.files.read_marker().is_ok_and(|found| found == Some(marker)) {
+                sums.adopt(next);
+            }
             let reason = format!("the checkpoint's marker could not be written: {error}");
             return match error.kind() {
                 // Whichever marker is there now is right, and nothing was written back.
@@ -117,6 +131,7 @@ impl Database {
                 _ => Err(MachineError::Failed(reason)),
             };
         }
+        sums.adopt(next);
         let emptied = match applier.conn.checkpoint_truncate() {
             Ok(emptied) => emptied,
             // SQLite's log stays as it was; what was written back is in it too.
@@ -129,7 +144,12 @@ impl Database {
         // of it was written back, the next transaction may begin the log anew, which makes every older snapshot useless: it shall be this one.
         applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
         let snapshot = Snapshot::newest(&applier.conn)?;
-        core.put_off = if emptied || snapshot.salts() != marker.salts { 0 } else { snapshot.frames() };
+        let ended = emptied || snapshot.salts() != marker.salts;
+        core.put_off = if ended { 0 } else { snapshot.frames() };
+        if ended {
+            sums.settle();
+        }
+        drop(sums);
         if core.put_off > 0 {
             tracing::debug!(frames = core.put_off, "a reader kept a checkpoint from ending");
         }

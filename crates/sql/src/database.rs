@@ -13,10 +13,12 @@ use crate::client::Client;
 use crate::core::{Core, Frame};
 use crate::error::{MachineError, OpenError, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
+use crate::mend;
 use crate::names;
 use crate::options::Options;
 use crate::session::Stream;
 use crate::snapshots::{Snapshots, State};
+use crate::sums::Sums;
 use crate::token::{Denied, Held, Token};
 use crate::unfinished::Unfinished;
 use crate::wal::{Files, Marker, PAGE_BYTES};
@@ -44,6 +46,8 @@ pub struct Database {
     pub(crate) streams: Mutex<Vec<Weak<Mutex<Stream>>>>,
     /// How far the writing side has come, for whoever asks without its token.
     pub(crate) applied: AtomicU64,
+    /// The checksums of the database file. Whoever holds them keeps checkpoints away.
+    pub(crate) sums: Mutex<Sums>,
 }
 
 /// Whether the database is open.
@@ -56,7 +60,7 @@ pub(crate) enum Gate {
 impl Database {
     /// Opens the database in a folder, making it if there is none, and throws away whatever of it may not be committed: what
     /// [`highwater_partition::StateMachine::applied`] then says is never above what was, and the log has the rest. Nothing is read until the first
-    /// publication.
+    /// publication. A database file that is not what its checksums say is set aside and made anew, so that everything is applied again.
     ///
     /// # Errors
     /// If a file cannot be read or written or is not what it should be, or if SQLite was built without what is needed.
@@ -73,24 +77,12 @@ impl Database {
         let files = Files::new(dir);
         let io = |error| OpenError::Io { path: dir.to_path_buf(), error };
         std::fs::create_dir_all(dir).map_err(io)?;
-        match files.read_marker()? {
-            Some(marker) => {
-                files.check_database()?;
-                files.cut_to_marker(&marker).map_err(io)?;
-            }
-            None => {
-                files.remove_unfinished().map_err(io)?;
-                let sqlite =
-                    |failure: Failure| OpenError::Sqlite { path: files.database(), message: failure.to_string() };
-                let marker = create(&files).map_err(sqlite)?;
-                files.sync_database().map_err(io)?;
-                files.write_marker(&marker).map_err(io)?;
-            }
-        }
+        let sums = mend::prepare(&files)?;
         let sqlite = |failure: Failure| OpenError::Sqlite { path: files.database(), message: failure.to_string() };
         let snapshots = Snapshots::new();
         let core = open_core(&files, &snapshots).map_err(sqlite)?;
         Ok(Arc::new(Database {
+            sums: Mutex::new(sums),
             applied: AtomicU64::new(core.end),
             token: Token::new(core),
             files,
@@ -223,7 +215,7 @@ pub(crate) fn not_leader() -> SqlError {
 }
 
 /// Makes an empty database with our own tables in it.
-fn create(files: &Files) -> Result<Marker, Failure> {
+pub(crate) fn create(files: &Files) -> Result<Marker, Failure> {
     let conn = Conn::open(&files.database(), OpenMode::Create, Hooks::own())?;
     conn.exec(&format!("PRAGMA page_size={PAGE_BYTES}; PRAGMA encoding='UTF-8'; PRAGMA journal_mode=WAL"))?;
     crate::client::set_up(&conn)?;

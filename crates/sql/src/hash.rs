@@ -23,14 +23,41 @@ impl Database {
     /// The hash of the newest published state, and the offset at which it is. Takes time in proportion to the database.
     ///
     /// # Errors
-    /// `NOT_READY` before the first publication; what SQLite finds wrong.
+    /// `DATABASE_DAMAGED` if the database file is not what was written, which is looked at first; `NOT_READY` before the first publication; what SQLite finds
+    /// wrong.
     pub fn content_hash(&self) -> Result<(Offset, [u8; 32]), SqlError> {
+        drop(self.enter()?);
+        self.check_file()?;
         let no_deadline = Instant::now() + std::time::Duration::from_secs(24 * 3600);
         self.read(no_deadline, |client, (_, offset)| {
             let hash = client.hooks().internally(|| hash(client))?;
             Ok((offset, hash))
         })
         .result
+    }
+
+    /// Compares the database file with its checksums, a megabyte at a time: checkpoints come in between.
+    fn check_file(&self) -> Result<(), SqlError> {
+        let path = self.files.database();
+        let mut at = 0;
+        loop {
+            let sums = self.sums.lock().expect("nothing under this lock panics");
+            if at >= sums.count() {
+                return Ok(());
+            }
+            let (next, damage) =
+                sums.check_some(at).map_err(|failed| error("SQLITE_IOERR", format!("{}: {failed}", path.display())))?;
+            drop(sums);
+            if let Some(damage) = damage {
+                tracing::error!(file = %path.display(), %damage, "the database file is damaged");
+                let message = format!(
+                    "{} is damaged: {damage}. Restart this node: it then makes the database anew from the log",
+                    path.display()
+                );
+                return Err(error("DATABASE_DAMAGED", message));
+            }
+            at = next;
+        }
     }
 }
 

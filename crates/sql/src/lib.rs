@@ -18,6 +18,7 @@ mod hash;
 mod import;
 mod keys;
 mod machine;
+mod mend;
 mod names;
 mod options;
 mod plan;
@@ -31,12 +32,14 @@ mod snapshots;
 mod stream;
 mod stream_alone;
 mod stream_within;
+mod sums;
 mod text;
 mod token;
 mod transaction;
 mod unfinished;
 mod value;
 mod wal;
+mod wal_sums;
 
 pub use api::{
     Answer, BatchStep, Column, Condition, Description, Hold, Key, Proposer, ResultSet, SqlError, Statement, Transaction,

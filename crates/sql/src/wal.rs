@@ -6,6 +6,8 @@
 //!   already, so it stays; what came after is cut.
 //! * it bears others: it was begun after that checkpoint ended, and nothing says what of it was committed. It is dropped; the replication log has it.
 //! * there is no marker: the database was never finished being made, and is made anew.
+//!
+//! The marker also names the checksums that the database file must agree with once that checkpoint has ended: see `sums.rs`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -19,8 +21,8 @@ use crate::error::OpenError;
 const MARKER: &str = "checkpoint";
 const MAGIC: &[u8; 8] = b"HWCKPT\x00\x01";
 const MARKER_BYTES: usize = 8 + 8 + 4 + 8 + 8;
-const WAL_HEADER_BYTES: u64 = 32;
-const FRAME_HEADER_BYTES: u64 = 24;
+pub(crate) const WAL_HEADER_BYTES: u64 = 32;
+pub(crate) const FRAME_HEADER_BYTES: u64 = 24;
 /// Every database has pages of this size.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
@@ -43,11 +45,17 @@ impl Files {
         Files { dir: dir.to_path_buf() }
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// SQLite's database file.
     pub(crate) fn database(&self) -> PathBuf {
         self.dir.join("database.sqlite")
     }
 
-    fn wal(&self) -> PathBuf {
+    /// SQLite's write-ahead log.
+    pub(crate) fn wal(&self) -> PathBuf {
         self.dir.join("database.sqlite-wal")
     }
 
@@ -132,10 +140,36 @@ impl Files {
 
     /// Removes what there is of a database that was never finished.
     pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
-        for path in [self.database(), self.wal(), self.shm()] {
+        let [one, other] = self.sums();
+        for path in [self.database(), self.wal(), self.shm(), one, other] {
             remove(&path)?;
         }
         Ok(())
+    }
+
+    /// Renames the files of a damaged database to `*.damaged`, in place of the last ones that were. The marker goes first, durably: without it nobody takes the
+    /// rest for a database.
+    pub(crate) fn set_aside(&self) -> io::Result<()> {
+        let aside = |path: &Path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".damaged");
+            PathBuf::from(name)
+        };
+        let [one, other] = self.sums();
+        let rest = [self.database(), self.wal(), one, other];
+        for path in rest.iter().chain([&self.marker()]) {
+            remove(&aside(path))?;
+        }
+        fs::rename(self.marker(), aside(&self.marker()))?;
+        File::open(&self.dir)?.sync_all()?;
+        for path in &rest {
+            match fs::rename(path, aside(path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        remove(&self.shm())?;
+        File::open(&self.dir)?.sync_all()
     }
 
     /// Makes a file that was written by SQLite durable, with its name.
