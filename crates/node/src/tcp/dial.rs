@@ -107,13 +107,17 @@ impl Dialler {
                 Ok(stream) => {
                     tracing::info!(node = self.node.0, address = %self.address, "connected");
                     (pause, was_connected, self.last_complaint) = (PAUSE_MIN, true, None);
+                    let begun = Instant::now();
                     match self.pump(stream, queue) {
                         Pumped::Stopped => return,
                         Pumped::Broken => {
                             tracing::info!(node = self.node.0, "the connection broke");
                             self.tell(Input::Disconnected(self.node));
-                            // Dialling again at once tells a broken connection from a process that is gone.
-                            continue;
+                            // Dialling again at once tells a broken connection from a process that is gone. A node that is only starting says who it is and hangs up:
+                            // without a pause it would be dialled a thousand times a second until it has recovered.
+                            if begun.elapsed() > PAUSE_MAX {
+                                continue;
+                            }
                         }
                     }
                 }
