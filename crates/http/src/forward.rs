@@ -29,6 +29,7 @@ use crate::app::{App, looks_read_only};
 use crate::body;
 use crate::failure::Failure;
 use crate::hrana::baton::Baton;
+use crate::hrana::streams::lost;
 use crate::options::percent_decoded;
 
 /// Names the node that forwarded a request.
@@ -234,11 +235,10 @@ async fn to_owner(app: &App, node: NodeId, in_transaction: bool, sent: &Sent) ->
     match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
         Ok(response) => Ok(response),
         Err(Tried::Nothing(reason)) => {
-            let lost = match in_transaction {
-                true => "its open transaction was rolled back and nothing of it happened",
-                false => "no transaction was open, so nothing but its temporary tables and settings is lost",
-            };
-            let message = format!("this stream lived on node {node}, which is gone ({reason}): {lost}; open a new one");
+            let message = format!(
+                "this stream lived on node {node}, which is gone ({reason}): {}; open a new one",
+                lost(in_transaction)
+            );
             Err(Failure::bad("STREAM_EXPIRED", message))
         }
         Err(Tried::Broken(reason)) => {

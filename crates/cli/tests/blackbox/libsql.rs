@@ -10,51 +10,64 @@ use crate::node::{Node, Process};
 
 #[test]
 fn execute() {
-    run_script("execute", &[]);
+    run_alone("execute");
 }
 
 #[test]
 fn batch() {
-    run_script("batch", &[]);
+    run_alone("batch");
 }
 
 #[test]
 fn transaction() {
-    run_script("transaction", &[]);
+    run_alone("transaction");
 }
 
 #[test]
 fn multiple() {
-    run_script("multiple", &[]);
+    run_alone("multiple");
 }
 
 #[test]
 fn migrate() {
-    run_script("migrate", &[]);
+    run_alone("migrate");
 }
 
 #[test]
 fn constraints() {
-    run_script("constraints", &[]);
+    run_alone("constraints");
 }
 
 #[test]
 fn idle() {
-    run_script("idle", &[]);
+    run_alone("idle");
 }
 
 #[test]
 fn restart() {
-    run_script("restart", &[]);
+    run_alone("restart");
 }
 
-/// Runs a script against a node of its own. A script may ask for the node to be restarted.
-fn run_script(topic: &str, serve_arguments: &[&str]) {
-    let Some(folder) = installed() else { return };
-    let mut node = Node::start_with(serve_arguments);
+/// Runs a script against a node of its own, which is killed and started again if the script asks for a restart.
+fn run_alone(topic: &str) {
+    let mut node = Node::start();
+    let url = node.url();
+    let outcome = run_script(topic, &[&url], || {
+        node.kill();
+        node.restart();
+    });
+    outcome.unwrap_or_else(|why| panic!("{why} The node's log:\n{}", node.log()));
+}
+
+/// Runs a script with these words, the first of which is the URL of its node. `restart` is what happens when the script asks for a restart.
+///
+/// # Errors
+/// That the script failed. Its own reason is on standard error.
+pub(crate) fn run_script(topic: &str, words: &[&str], mut restart: impl FnMut()) -> Result<(), String> {
+    let Some(folder) = installed() else { return Ok(()) };
     let child = Command::new("node")
         .arg(folder.join(format!("{topic}.mjs")))
-        .arg(node.url())
+        .args(words)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -65,8 +78,7 @@ fn run_script(topic: &str, serve_arguments: &[&str]) {
     for line in from_script.lines() {
         match line.expect("the script writes text").strip_prefix("ask: ") {
             Some("restart") => {
-                node.kill();
-                node.restart();
+                restart();
                 writeln!(to_script, "done: restart").expect("the script reads");
             }
             Some(other) => panic!("{topic} asks for {other:?}, which is not known here"),
@@ -75,7 +87,7 @@ fn run_script(topic: &str, serve_arguments: &[&str]) {
     }
     drop(to_script);
     let status = script.0.wait().expect("the script ends");
-    assert!(status.success(), "{topic} failed ({status}); its reason is above. The node's log:\n{}", node.log());
+    if status.success() { Ok(()) } else { Err(format!("{topic} failed ({status}); its reason is above.")) }
 }
 
 /// The folder with the scripts and the client installed beside them, in the target folder; nothing, loudly, where there is no Node.js.

@@ -1,6 +1,6 @@
 //! The built binary from outside: processes, sockets and files, as users and their programs meet them.
 //!
-//! Every test starts its own node on a port of its own in a temporary folder, and the node ends with the test. Tests on real data read the folder that
+//! Every test starts its own node or cluster on ports of its own in temporary folders, and they end with the test. Tests on real data read the folder that
 //! `HIGHWATER_TEST_DATA` names; without it they say that they were skipped, and under `CI=true` they fail.
 
 mod bad_input;
@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod damage;
 mod data;
+mod followers;
 mod hrana;
 mod http;
 mod libsql;

@@ -51,12 +51,16 @@ impl Node {
 
     /// Starts a node on a folder that is there; its data lies in `data` below it.
     pub(crate) fn start_in(folder: TempDir, arguments: &[&str]) -> Node {
-        let address = free_address();
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let process = spawn(folder.path(), address, &arguments);
-        let mut node = Node { process, folder, address, arguments };
+        let mut node = Node::launch(folder, free_address(), arguments);
         node.wait_until_ready();
         node
+    }
+
+    /// Starts a node, and does not wait: one of several is ready only when enough of them run.
+    pub(crate) fn launch(folder: TempDir, address: SocketAddr, arguments: &[&str]) -> Node {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let process = spawn(folder.path(), address, &arguments);
+        Node { process, folder, address, arguments }
     }
 
     /// Where it listens.
@@ -97,8 +101,13 @@ impl Node {
 
     /// Starts it again on the same folder and port, and waits until it is ready.
     pub(crate) fn restart(&mut self) {
-        self.process = spawn(self.folder.path(), self.address, &self.arguments);
+        self.launch_again();
         self.wait_until_ready();
+    }
+
+    /// Starts it again on the same folder and port, and does not wait.
+    pub(crate) fn launch_again(&mut self) {
+        self.process = spawn(self.folder.path(), self.address, &self.arguments);
     }
 
     /// Whether the process still runs.
@@ -143,7 +152,11 @@ impl Node {
         answer["hash"].as_str().unwrap_or_else(|| panic!("verify names the hash: {answer}")).to_owned()
     }
 
-    fn wait_until_ready(&mut self) {
+    /// Waits until it serves.
+    ///
+    /// # Panics
+    /// If it ends instead, or is not ready in time.
+    pub(crate) fn wait_until_ready(&mut self) {
         let begun = Instant::now();
         loop {
             if !self.is_running() {

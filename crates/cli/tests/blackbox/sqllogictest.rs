@@ -1,6 +1,7 @@
 //! SQLite's own test scripts, each over one Hrana stream of an empty database.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
@@ -15,28 +16,39 @@ const AT_ONCE: usize = 100;
 
 /// What a script showed.
 #[derive(Default)]
-struct Outcome {
+pub(crate) struct Outcome {
     checks: usize,
     failures: Vec<String>,
 }
 
 #[test]
 fn scripts_of_the_evidence_kind() {
-    run_scripts(|name| name.starts_with("evidence_"), 11);
+    run_scripts(|name| name.starts_with("evidence_"), 11, on_its_own);
 }
 
 #[test]
 fn scripts_of_selects() {
-    run_scripts(|name| name.starts_with("select"), 3);
+    run_scripts(|name| name.starts_with("select"), 3, on_its_own);
 }
 
 #[test]
 fn scripts_of_everything_else() {
-    run_scripts(|name| !name.starts_with("select") && !name.starts_with("evidence_"), 1);
+    run_scripts(|name| !name.starts_with("select") && !name.starts_with("evidence_"), 1, on_its_own);
 }
 
-/// Runs every script whose name is wanted; at least `least` must be there.
-fn run_scripts(wanted: impl Fn(&str) -> bool, least: usize) {
+/// Gives a script a node that is started for it.
+fn on_its_own(run: &dyn Fn(SocketAddr) -> Outcome) -> Outcome {
+    let node = Node::start();
+    run(node.address())
+}
+
+/// Runs every script whose name is wanted; at least `least` must be there. `give_node` is handed what runs one script on one stream of a node, and
+/// gives it a node whose database is empty.
+pub(crate) fn run_scripts(
+    wanted: impl Fn(&str) -> bool,
+    least: usize,
+    mut give_node: impl FnMut(&dyn Fn(SocketAddr) -> Outcome) -> Outcome,
+) {
     let Some(folder) = data::folder("sqllogictest") else { return };
     let mut scripts: Vec<PathBuf> = std::fs::read_dir(&folder)
         .expect("the folder can be listed")
@@ -48,7 +60,7 @@ fn run_scripts(wanted: impl Fn(&str) -> bool, least: usize) {
     assert!(scripts.len() >= least, "{} scripts in {}, at least {least} expected", scripts.len(), folder.display());
     let mut failures = Vec::new();
     for script in &scripts {
-        let outcome = run_script(script);
+        let outcome = give_node(&|host| run_script(script, host));
         let name = script.file_name().unwrap_or_default().to_string_lossy();
         eprintln!("{name}: {} checks, {} failed", outcome.checks, outcome.failures.len());
         assert!(outcome.checks > 0, "{name} checks nothing");
@@ -58,10 +70,9 @@ fn run_scripts(wanted: impl Fn(&str) -> bool, least: usize) {
     assert!(failures.is_empty(), "{} checks failed, the first: {shown:#?}", failures.len());
 }
 
-fn run_script(script: &Path) -> Outcome {
+fn run_script(script: &Path, host: SocketAddr) -> Outcome {
     let text = std::fs::read_to_string(script).expect("the script can be read");
-    let node = Node::start();
-    let mut stream = hrana::Stream::open(node.address());
+    let mut stream = hrana::Stream::open(host);
     let mut labels = BTreeMap::new();
     let mut outcome = Outcome::default();
     for records in parse(&text).chunks(AT_ONCE) {

@@ -237,7 +237,7 @@ impl Streams {
 }
 
 /// What is lost with a stream.
-fn lost(in_transaction: bool) -> &'static str {
+pub(crate) fn lost(in_transaction: bool) -> &'static str {
     if in_transaction {
         "its open transaction is lost and has no effect, unless a COMMIT was sent and not answered: then its outcome is unknown"
     } else {
