@@ -12,6 +12,10 @@ use highwater_wire::{Epoch, Offset, Position};
 use crate::failure::{Failure, of_outcome};
 use crate::options::{Freshness, POSITION_WAIT_DEFAULT, RequestOptions};
 
+/// How long a write waits for enough replicas to be in reach before it is refused: processes that stood still for a moment are heard of again within a
+/// heartbeat or two. It is shorter than clients usually wait for an answer, so that they still get the refusal, which says that nothing happened.
+const SHORTAGE_WAIT: Duration = Duration::from_millis(500);
+
 /// Waits for one hold; returns the position of the state that the answer shows.
 pub(crate) async fn settle(db: &Database, hold: Hold, ack: AckPolicy, wait: Duration) -> Result<Position, Failure> {
     // An answer that only looked has nothing to acknowledge early.
@@ -79,10 +83,10 @@ pub(crate) async fn before_reading(db: &Database, options: &RequestOptions, read
     Ok(())
 }
 
-/// What must be waited for before SQL writes: room, and that a leader which was just elected has taken up its lead.
+/// What must be waited for before SQL writes: room, enough replicas in reach, and that a leader which was just elected has taken up its lead.
 pub(crate) async fn before_writing(db: &Database, options: &RequestOptions) -> Result<(), Failure> {
     db.admit()?;
-    if let Some(shortage) = db.shortage() {
+    if let Some(shortage) = db.wait_out_shortage(options.ack_wait().min(SHORTAGE_WAIT)).await {
         return Err(of_outcome(Outcome::Refused(shortage), true));
     }
     if !db.leads() {

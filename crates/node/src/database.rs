@@ -1,7 +1,6 @@
 //! A database as those who serve clients see it.
 
-use std::sync::Arc;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use highwater_partition::{AckPolicy, Input, Outcome};
@@ -30,7 +29,7 @@ pub struct Database {
     stopped: OnceLock<String>,
     leads: watch::Sender<bool>,
     leader: watch::Sender<Option<NodeId>>,
-    shortage: Mutex<Option<ProposeError>>,
+    shortage: watch::Sender<Option<ProposeError>>,
 }
 
 impl Database {
@@ -45,7 +44,7 @@ impl Database {
             stopped: OnceLock::new(),
             leads: watch::Sender::new(false),
             leader: watch::Sender::new(None),
-            shortage: Mutex::new(None),
+            shortage: watch::Sender::new(None),
         }
     }
 
@@ -68,13 +67,22 @@ impl Database {
     }
 
     pub(crate) fn set_shortage(&self, shortage: Option<ProposeError>) {
-        *self.shortage.lock().expect("no holder of this lock panics") = shortage;
+        // Those who wait are woken by news alone: this is called every few milliseconds.
+        self.shortage.send_if_modified(|known| {
+            let changed = *known != shortage;
+            *known = shortage;
+            changed
+        });
     }
 
-    /// Why a write would be refused now for want of replicas: better known before it is executed than after. Looked at every few milliseconds; what slips through is
-    /// refused when it is proposed.
-    pub fn shortage(&self) -> Option<ProposeError> {
-        self.shortage.lock().expect("no holder of this lock panics").clone()
+    /// Waits until no write would be refused for want of replicas, no longer than `wait`. Returns why one still would: better known before it is executed
+    /// than after. Looked at every few milliseconds; what slips through is refused when it is proposed.
+    pub async fn wait_out_shortage(&self, wait: Duration) -> Option<ProposeError> {
+        let mut shortage = self.shortage.subscribe();
+        match tokio::time::timeout(wait, shortage.wait_for(Option::is_none)).await {
+            Ok(_) => None,
+            Err(_) => self.shortage.borrow().clone(),
+        }
     }
 
     /// Waits until the leader, as far as the replica here knows, is as wanted.
@@ -181,5 +189,23 @@ impl Database {
         assert_eq!(position.partition, self.partition, "a position of another partition says nothing of this one");
         let input = |ticket| Input::AtLeast { ticket, epoch: position.epoch, until: position.offset };
         Waiting::ask(&self.inbox, self.partition, input)?.outcome(wait).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_shortage_is_waited_out_and_one_that_stays_is_told() {
+        let ahead = Arc::new(Ahead::new(1));
+        let database = Database::new("main".into(), PartitionId(1), Inbox::new().0, ahead);
+        assert_eq!(database.wait_out_shortage(Duration::ZERO).await, None, "nothing is short");
+        let short = ProposeError::TooFewInReach { needed: 2, in_reach: 1 };
+        database.set_shortage(Some(short.clone()));
+        assert_eq!(database.wait_out_shortage(Duration::ZERO).await, Some(short.clone()));
+        let (waited, ()) =
+            tokio::join!(database.wait_out_shortage(Duration::MAX), async { database.set_shortage(None) });
+        assert_eq!(waited, None, "it passed meanwhile");
     }
 }
