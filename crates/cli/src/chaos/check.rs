@@ -88,6 +88,8 @@ fn through_node(url: &str) -> anyhow::Result<Rows> {
 fn from_file(data: &Path) -> anyhow::Result<Rows> {
     let file = data.join("db").join("main").join("sql").join("database.sqlite");
     let connection = rusqlite::Connection::open(&file).with_context(|| file.display().to_string())?;
+    // Closing must not write SQLite's log back: a node that is started on the folder again would find another file than it left.
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let mut statement = connection.prepare(&format!("SELECT writer, number, value FROM {TABLE}"))?;
     let read = statement.query_map([], |row| Ok(((row.get(0)?, row.get::<_, u32>(1)? as usize), row.get(2)?)))?;
     let mut rows = Rows::new();
