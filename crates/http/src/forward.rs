@@ -34,6 +34,8 @@ use crate::options::percent_decoded;
 
 /// Names the node that forwarded a request.
 const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
+/// Marks an answer that says that nothing was done: whoever leads by then is to be asked.
+const DECLINED: HeaderName = HeaderName::from_static("highwater-declined");
 /// How long a request may wait for a leader that takes it.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// Between two tries.
@@ -109,13 +111,11 @@ pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
     let Some((kind, name)) = kind_of(request.method(), request.uri().path()).filter(|_| !alone) else {
         return next.run(request).await;
     };
-    if request.headers().contains_key(FORWARDED) {
-        return next.run(request).await;
-    }
     let Ok(db) = app.node.database(&name) else {
         return next.run(request).await;
     };
     let result = match kind {
+        _ if is_forwarded(request.headers()) => forwarded_here(&app, &db, kind, request, next).await,
         Kind::Import => import(&app, &db, request, next).await,
         Kind::Sql | Kind::Hrana => buffered(&app, &db, kind, request, next).await,
     };
@@ -123,6 +123,31 @@ pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
         Kind::Hrana => failure.hrana(),
         Kind::Sql | Kind::Import => failure.plain(),
     })
+}
+
+/// What another node forwarded is served here or declined. A leader that is about to stop declines whatever would keep it from coming to an end of its writes, and goes on
+/// with the streams that live on it.
+async fn forwarded_here(
+    app: &Arc<App>,
+    db: &Database,
+    kind: Kind,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let stops = app.node.leaving() && db.leader() == Some(app.node.id());
+    let request = match kind {
+        Kind::Sql if stops => return Ok((StatusCode::MISDIRECTED_REQUEST, [(DECLINED, "leaving")]).into_response()),
+        Kind::Hrana if stops => {
+            let (parts, body) = request.into_parts();
+            let held = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+            if matches!(owner(app, &held.bytes), Server::Leader) {
+                return Ok((StatusCode::MISDIRECTED_REQUEST, [(DECLINED, "leaving")]).into_response());
+            }
+            Request::from_parts(parts, Body::from(held.bytes.clone()))
+        }
+        _ => request,
+    };
+    Ok(next.run(request).await)
 }
 
 async fn buffered(
@@ -383,7 +408,10 @@ pub(crate) async fn ask(
 
 /// Hands an answer on, unless it says that the node does not lead (any more) and that nothing happened.
 async fn refusal(response: Response) -> Result<Response, String> {
-    if response.status() != StatusCode::SERVICE_UNAVAILABLE && response.status() != StatusCode::MISDIRECTED_REQUEST {
+    if response.headers().contains_key(DECLINED) {
+        return Err("it is about to stop".to_string());
+    }
+    if response.status() != StatusCode::SERVICE_UNAVAILABLE {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();

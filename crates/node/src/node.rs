@@ -23,6 +23,9 @@ use crate::peers::{NoPeers, Peers};
 use crate::tcp::{Door, Introduction, TcpPeers, gather};
 use crate::view::NodeView;
 
+/// How long a node that hands over waits for what it has executed to be committed. What is not by then is decided by the election.
+const DRAIN_WAIT: Duration = Duration::from_millis(500);
+
 /// A running node.
 pub struct Node {
     id: NodeId,
@@ -262,7 +265,8 @@ impl Node {
         let databases = self.databases();
         let handed_over = async {
             for database in &databases {
-                while database.leader() == Some(self.id) && database.bytes_ahead() > 0 {
+                let until = Instant::now() + DRAIN_WAIT;
+                while database.leader() == Some(self.id) && database.bytes_ahead() > 0 && Instant::now() < until {
                     // sleep: what is ahead is committed by the core within a flush or two.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
