@@ -8,20 +8,18 @@
 //! reachable) are tried anew at whoever leads by then. A connection that breaks after the request was sent leaves its outcome unknown, and so it is
 //! said, unless the request bears an idempotency key or only reads: then it is tried anew as well.
 
+mod send;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use highwater_node::Database;
 use highwater_wire::NodeId;
-use http_body_util::BodyExt;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -31,11 +29,9 @@ use crate::failure::Failure;
 use crate::hrana::baton::Baton;
 use crate::hrana::streams::lost;
 use crate::options::percent_decoded;
+use send::{DECLINED, Tried, refusal, send};
+pub(crate) use send::{Forwarder, ask, is_forwarded};
 
-/// Names the node that forwarded a request.
-const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
-/// Marks an answer that says that nothing was done: whoever leads by then is to be asked.
-const DECLINED: HeaderName = HeaderName::from_static("highwater-declined");
 /// How long a request may wait for a leader that takes it.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// Between two tries.
@@ -44,30 +40,6 @@ const TRY_AGAIN: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_millis(500);
 /// ...and where the request can be repeated anyway.
 const GRACE_SAFE: Duration = Duration::from_millis(20);
-const CONNECT_WAIT: Duration = Duration::from_millis(500);
-/// What is kept of a refusal in order to read it.
-const REFUSAL_BYTES: usize = 64 << 10;
-
-/// Connections to other nodes, kept and used again.
-pub(crate) struct Forwarder {
-    client: Client<HttpConnector, Body>,
-}
-
-impl Forwarder {
-    pub(crate) fn new() -> Forwarder {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_WAIT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(10))
-            // A kept connection that the other end closes just now must not turn into a second try of a request that was sent.
-            .retry_canceled_requests(false)
-            .build(connector);
-        Forwarder { client }
-    }
-}
-
 /// What a path asks for, as far as forwarding minds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -248,14 +220,6 @@ impl Sent {
     }
 }
 
-/// Why a try brought no answer.
-enum Tried {
-    /// Nothing happened there.
-    Nothing(String),
-    /// It was sent, and no answer came back.
-    Broken(String),
-}
-
 async fn to_owner(app: &App, node: NodeId, in_transaction: bool, sent: &Sent) -> Result<Response, Failure> {
     match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
         Ok(response) => Ok(response),
@@ -348,93 +312,6 @@ async fn import(app: &Arc<App>, db: &Database, request: Request, next: Next) -> 
         }
         _ => Ok(next.run(request).await),
     }
-}
-
-async fn send(app: &App, node: NodeId, parts: &axum::http::request::Parts, body: Body) -> Result<Response, Tried> {
-    let address =
-        app.node.address_of(node).ok_or_else(|| Tried::Nothing(format!("no address is known for node {node}")))?;
-    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let uri: Uri =
-        format!("http://{address}{path}").parse().map_err(|error| Tried::Nothing(format!("{address}: {error}")))?;
-    let mut request = Request::new(body);
-    *request.method_mut() = parts.method.clone();
-    *request.uri_mut() = uri;
-    *request.headers_mut() = parts.headers.clone();
-    for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::EXPECT] {
-        request.headers_mut().remove(name);
-    }
-    request.headers_mut().insert(FORWARDED, HeaderValue::from(app.node.id().0));
-    match app.forwarder.client.request(request).await {
-        Ok(response) => Ok(response.map(Body::new).into_response()),
-        Err(error) if error.is_connect() => Err(Tried::Nothing(format!("node {node} cannot be reached at {address}"))),
-        Err(error) => Err(Tried::Broken(error.to_string())),
-    }
-}
-
-/// Whether another node of the cluster asks, who wants to know what is here and nothing else.
-pub(crate) fn is_forwarded(headers: &axum::http::HeaderMap) -> bool {
-    headers.contains_key(FORWARDED)
-}
-
-/// Another node's own answer to a GET, with the asking client's token; an error says why there is none within `wait`.
-pub(crate) async fn ask(
-    app: &App,
-    node: NodeId,
-    path: &str,
-    headers: &axum::http::HeaderMap,
-    wait: Duration,
-) -> Result<serde_json::Value, String> {
-    let mut parts = Request::new(()).into_parts().0;
-    parts.uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
-    if let Some(token) = headers.get(header::AUTHORIZATION) {
-        parts.headers.insert(header::AUTHORIZATION, token.clone());
-    }
-    let answered = async {
-        let response = send(app, node, &parts, Body::empty()).await.map_err(|tried| match tried {
-            Tried::Nothing(reason) | Tried::Broken(reason) => reason,
-        })?;
-        let status = response.status();
-        let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-        let document: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-        match status.is_success() {
-            true => Ok(document),
-            false => Err(document["error"]["message"].as_str().unwrap_or("it refused").to_string()),
-        }
-    };
-    tokio::time::timeout(wait, answered)
-        .await
-        .unwrap_or_else(|_| Err(format!("no answer within {} ms", wait.as_millis())))
-}
-
-/// Hands an answer on, unless it says that the node does not lead (any more) and that nothing happened.
-async fn refusal(response: Response) -> Result<Response, String> {
-    if response.headers().contains_key(DECLINED) {
-        return Err("it is about to stop".to_string());
-    }
-    if response.status() != StatusCode::SERVICE_UNAVAILABLE {
-        return Ok(response);
-    }
-    let (parts, body) = response.into_parts();
-    let Ok(collected) = http_body_util::Limited::new(body, REFUSAL_BYTES).collect().await else {
-        return Ok((StatusCode::BAD_GATEWAY, "the leader's answer broke off").into_response());
-    };
-    let bytes = collected.to_bytes();
-    #[derive(Deserialize)]
-    struct Refusal {
-        error: Inner,
-    }
-    #[derive(Deserialize)]
-    struct Inner {
-        code: String,
-        outcome: String,
-    }
-    if let Ok(Refusal { error }) = serde_json::from_slice::<Refusal>(&bytes)
-        && error.outcome == "failed"
-        && ["NOT_LEADER", "LEADERSHIP_LOST", "NO_LEADER", "SHUTTING_DOWN"].contains(&error.code.as_str())
-    {
-        return Err(error.code);
-    }
-    Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
 #[cfg(test)]
