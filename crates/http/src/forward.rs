@@ -2,7 +2,8 @@
 //!
 //! - A Hrana request with a baton goes to the node that the baton names: the stream lives there.
 //! - Other writes, and Hrana requests that open a stream, go to the database's leader. While there is none, they wait for one, a bounded time.
-//! - Plain requests that only read stay: this node reads at the freshness asked, asking its leader for a read index where that is needed.
+//! - Plain requests that only read stay: this node reads at the freshness asked, asking its leader for a read index where that is needed. What it cannot
+//!   prepare, or finds to write after all, goes to the leader.
 //!
 //! A request is forwarded once: the node that gets it serves it or refuses it. Refusals that say that nothing happened (not the leader any more, not
 //! reachable) are tried anew at whoever leads by then. A connection that breaks after the request was sent leaves its outcome unknown, and so it is
@@ -137,8 +138,17 @@ async fn buffered(
         _ if leads_here(app, db) || only_reads(&bytes) => Server::Here,
         _ => Server::Leader,
     };
-    let sent = Sent { parts, safe: false, body: bytes };
+    let safe = kind == Kind::Sql && parts.headers.contains_key("idempotency-key");
+    let sent = Sent { parts, safe, body: bytes };
     match server {
+        Server::Here if kind == Kind::Sql && !leads_here(app, db) => {
+            drop(held);
+            // What merely looks like reading may write (a PRAGMA), or name a table that this node has not heard of yet: only the leader can say.
+            match refusal(next.clone().run(sent.clone().request()).await).await {
+                Ok(response) => Ok(response),
+                Err(_) => to_leader(app, db, &sent, next).await,
+            }
+        }
         Server::Here => {
             drop(held);
             Ok(next.run(sent.request()).await)
@@ -150,10 +160,7 @@ async fn buffered(
             drop(held);
             Ok(next.run(sent.request()).await)
         }
-        Server::Leader => {
-            let safe = kind == Kind::Sql && sent.parts.headers.contains_key("idempotency-key");
-            to_leader(app, db, &Sent { safe, ..sent }, next).await
-        }
+        Server::Leader => to_leader(app, db, &sent, next).await,
     }
 }
 
@@ -207,6 +214,7 @@ fn only_reads(body: &[u8]) -> bool {
 }
 
 /// A request as it can be sent, several times over if need be.
+#[derive(Clone)]
 struct Sent {
     parts: axum::http::request::Parts,
     /// Trying it again after it may have been carried out does no harm.

@@ -182,3 +182,22 @@ fn hashes(node: &Node) -> Vec<String> {
     let replicas = answer["replicas"].as_array().unwrap_or_else(|| panic!("verify lists replicas: {answer}"));
     replicas.iter().map(|replica| replica["hash"].as_str().unwrap_or("none").to_owned()).collect()
 }
+
+#[test]
+fn a_follower_says_of_a_wrong_statement_what_the_leader_says() {
+    let mut trio = Trio::start();
+    let through = trio.follower();
+    let node = &trio.nodes[through];
+    for (sql, status, code) in [
+        ("SELECT * FROM nosuch", 400, "SQLITE_ERROR"),
+        ("SELECT nosuch syntax error", 400, "SQL_PARSE_ERROR"),
+        ("PRAGMA nosuch", 403, "SQLITE_AUTH"),
+    ] {
+        let (found, answer) = node.sql(sql);
+        assert_eq!((found, &answer["error"]["code"]), (status, &Value::from(code)), "{sql}: {answer}");
+    }
+    // It begins like a question, and writes.
+    let (status, answer) = node.sql("PRAGMA user_version = 5");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(node.rows("PRAGMA user_version"), serde_json::json!([[5]]));
+}
