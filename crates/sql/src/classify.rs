@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) rows_main: bool,
     /// It changes only what is temporary.
     pub(crate) temporary: bool,
+    /// It changes what temporary objects there are, which counts as no change of rows.
+    pub(crate) temporary_schema: bool,
     /// The table of `main` it makes.
     pub(crate) creates_table: Option<String>,
     /// The table it alters.
@@ -162,7 +164,7 @@ impl Collector {
             | ffi::SQLITE_DROP_TEMP_INDEX
             | ffi::SQLITE_DROP_TEMP_TABLE
             | ffi::SQLITE_DROP_TEMP_TRIGGER
-            | ffi::SQLITE_DROP_TEMP_VIEW => self.facts.temporary = true,
+            | ffi::SQLITE_DROP_TEMP_VIEW => self.schema(true),
             ffi::SQLITE_ALTER_TABLE => {
                 self.facts.alters_table = Some(second.to_string());
                 self.schema(first.eq_ignore_ascii_case("temp"));
@@ -185,6 +187,7 @@ impl Collector {
     fn schema(&mut self, temporary: bool) {
         if temporary {
             self.facts.temporary = true;
+            self.facts.temporary_schema = true;
         } else {
             self.facts.schema_main = true;
         }

@@ -37,6 +37,8 @@ pub(crate) struct Client {
     sequenced: RefCell<BTreeSet<String>>,
     /// Whether there are virtual tables, which may hold back what they write until they are told to flush.
     has_virtual: Cell<bool>,
+    /// Whether any statement was prepared on it that concerns temporary objects, so that there may be some.
+    touched_temporary: Cell<bool>,
 }
 
 impl std::ops::Deref for Client {
@@ -72,6 +74,7 @@ impl Client {
             schema_fails: Cell::new(false),
             sequenced: RefCell::new(BTreeSet::new()),
             has_virtual: Cell::new(false),
+            touched_temporary: Cell::new(false),
         })
     }
 
@@ -113,6 +116,11 @@ impl Client {
         let virtuals = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
         self.has_virtual.set(self.query_integer(virtuals)?.unwrap_or_default() > 0);
         Ok(())
+    }
+
+    /// Whether there may be temporary objects on it, which must not be left to another client: they hide what has the same name in `main`.
+    pub(crate) fn touched_temporary(&self) -> bool {
+        self.touched_temporary.get()
     }
 
     pub(crate) fn has_virtual(&self) -> bool {
@@ -162,6 +170,9 @@ impl Client {
         hooks.collector.borrow_mut().begin();
         let prepared = self.conn.prepare(sent, true);
         let facts = hooks.collector.borrow_mut().finish();
+        if facts.temporary {
+            self.touched_temporary.set(true);
+        }
         let (stmt, used) = prepared.map_err(|failure| match &facts.refused {
             Some(reason) => error("SQLITE_AUTH", reason.clone()),
             None => from_failure(failure),

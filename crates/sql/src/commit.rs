@@ -60,7 +60,9 @@ impl Database {
         client.flush()?;
         let count = hooks.capture.borrow().len() as u64;
         if count == 0 {
+            // It is not rolled back, since temporary tables keep what was written to them.
             hooks.internally(|| client.run("COMMIT", |_| Ok(())))?;
+            self.committed_nothing(core, client)?;
             return Ok(false);
         }
         let log_time_ms = core.log_time_ms.max((self.options.clock)());
@@ -95,23 +97,48 @@ impl Database {
     ) -> Result<(), Failure> {
         assert!(core.end <= end, "positions never go back");
         assert!(core.log_time_ms <= log_time_ms, "log time never goes back");
-        let snapshot = match Snapshot::newest(conn) {
-            Ok(snapshot) => snapshot,
-            Err(failure) => {
-                core.failed = Some(format!("the state after a commit could not be captured: {failure}"));
-                return Err(failure);
-            }
-        };
-        if snapshot.salts() != core.salts {
-            core.failed = Some("SQLite began its log anew outside a checkpoint".to_string());
-        }
+        let snapshot = newest(core, conn)?;
         core.end = end;
         self.applied.store(end, Ordering::Release);
         core.epoch = Some(epoch);
         core.log_time_ms = log_time_ms;
-        core.frames.push(Frame { end, epoch: Some(epoch), frames: snapshot.frames() });
-        self.snapshots.push(State { end, epoch: Some(epoch), snapshot });
-        core.check();
+        self.keep_state(core, snapshot);
         Ok(())
     }
+
+    /// Notes that SQLite has committed a transaction of which nothing is left, such as one whose statements failed or were rolled back to a savepoint.
+    /// SQLite may have written pages all the same, and lets nobody write who reads what was before them: so the present end gets the newer state.
+    fn committed_nothing(&self, core: &mut Core, conn: &Conn) -> Result<(), Failure> {
+        let snapshot = newest(core, conn)?;
+        if snapshot.frames() != core.frames_now() {
+            self.keep_state(core, snapshot);
+        }
+        Ok(())
+    }
+
+    fn keep_state(&self, core: &mut Core, snapshot: Snapshot) {
+        let (end, epoch) = (core.end, core.epoch);
+        let frame = Frame { end, epoch, frames: snapshot.frames() };
+        match core.frames.last_mut() {
+            Some(last) if last.end == end => *last = frame,
+            _ => core.frames.push(frame),
+        }
+        self.snapshots.push(State { end, epoch, snapshot });
+        core.check();
+    }
+}
+
+/// The state right after a commit. If there is none to be had, what this database shows is not what it holds.
+fn newest(core: &mut Core, conn: &Conn) -> Result<Snapshot, Failure> {
+    let snapshot = match Snapshot::newest(conn) {
+        Ok(snapshot) => snapshot,
+        Err(failure) => {
+            core.failed = Some(format!("the state after a commit could not be captured: {failure}"));
+            return Err(failure);
+        }
+    };
+    if snapshot.salts() != core.salts {
+        core.failed = Some("SQLite began its log anew outside a checkpoint".to_string());
+    }
+    Ok(snapshot)
 }

@@ -123,7 +123,11 @@ pub(crate) fn fetch(
             ),
         ));
     }
-    let affected = if prepared.class == Class::Rows || prepared.facts.temporary { client.changes() } else { 0 };
+    // What changes no rows leaves SQLite's count as the statement before it did.
+    let facts = &prepared.facts;
+    let counts = prepared.class == Class::Rows
+        || (facts.temporary && !facts.temporary_schema && !facts.schema_main && !prepared.stmt.is_explain());
+    let affected = if counts { client.changes() } else { 0 };
     Ok(ResultSet { columns, rows, affected, last_insert_rowid: client.last_insert_rowid() })
 }
 

@@ -86,7 +86,8 @@ impl Database {
         let outcome = self.write_on(core, &writer, transaction);
         writer.hooks().deadline.set(None);
         writer.hooks().capture.borrow_mut().clear();
-        if writer.autocommit() {
+        // Temporary objects end with the request that made them: the next client's INSERT must not go into a temporary table of the same name.
+        if writer.autocommit() && !writer.touched_temporary() {
             core.writer = Some(writer);
         }
         let seen = (core.epoch, core.end);
