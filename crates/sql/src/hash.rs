@@ -14,7 +14,7 @@ use crate::api::SqlError;
 use crate::client::Client;
 use crate::database::Database;
 use crate::error::{error, from_failure};
-use crate::ffi::{Step, Stmt, ValueRef};
+use crate::ffi::{Conn, Failure, Step, Stmt, ValueRef};
 use crate::names;
 use crate::rowlog;
 use crate::shape::{RowKey, Shape, ShapeError, quoted};
@@ -84,28 +84,67 @@ fn hash(client: &Client) -> Result<[u8; 32], SqlError> {
         let value = client.query_integer(&format!("PRAGMA main.{pragma}")).map_err(from_failure)?;
         hash.value(ValueRef::Integer(value.unwrap_or_default()));
     }
-    hash.rows(client, "SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name")?;
+    hash.rows(Rows::of_query(client, "SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name").map_err(from_failure)?)?;
     for table in tables(client)?.into_iter().filter(|table| !names::is_ours(table)) {
         let shape = Shape::of_table(client, &table).map_err(|failed| match failed {
             ShapeError::Sqlite(failure) => from_failure(failure),
             other => error("SQLITE_ERROR", other.to_string()),
         })?;
         hash.value(ValueRef::Text(table.as_bytes()));
-        hash.rows(client, &select_all(&shape))?;
+        hash.rows(Rows::of_table(client, &shape).map_err(from_failure)?)?;
     }
     hash.flush();
     Ok(hash.hash.finalize().into())
 }
 
-/// A query for all rows of a table by key: the rowid first, if it has one, then the shipped columns.
-pub(crate) fn select_all(shape: &Shape) -> String {
-    let column = |position: &usize| quoted(&shape.columns[*position].1);
-    let (mut columns, order) = match &shape.key {
-        RowKey::Rowid(name) => (vec![quoted(name)], quoted(name)),
-        RowKey::Columns(positions) => (Vec::new(), positions.iter().map(column).collect::<Vec<_>>().join(",")),
-    };
-    columns.extend(shape.columns.iter().map(|(_, name)| quoted(name)));
-    format!("SELECT {} FROM main.{} ORDER BY {order}", columns.join(","), quoted(&shape.table))
+/// The most columns that SQLite gives in one result, which is also the most that a table has: the rowid may be one more.
+const RESULT_COLUMNS_MAX: usize = 2000;
+
+/// Rows that are being read. Several queries that give the same rows in the same order, each some of the columns, are read side by side.
+pub(crate) struct Rows(Vec<Stmt>);
+
+impl Rows {
+    fn of_query(conn: &Conn, query: &str) -> Result<Rows, Failure> {
+        Ok(Rows(vec![conn.prepare(query, false)?.0.expect("statements of our own are not empty")]))
+    }
+
+    /// All rows of a table by key: the rowid first, if it has one, then the shipped columns. A transaction must be open.
+    pub(crate) fn of_table(conn: &Conn, shape: &Shape) -> Result<Rows, Failure> {
+        let column = |position: &usize| quoted(&shape.columns[*position].1);
+        let (mut columns, order) = match &shape.key {
+            RowKey::Rowid(name) => (vec![quoted(name)], quoted(name)),
+            RowKey::Columns(positions) => (Vec::new(), positions.iter().map(column).collect::<Vec<_>>().join(",")),
+        };
+        columns.extend(shape.columns.iter().map(|(_, name)| quoted(name)));
+        let table = quoted(&shape.table);
+        let mut rows = Rows(Vec::new());
+        for columns in columns.chunks(RESULT_COLUMNS_MAX) {
+            let query = format!("SELECT {} FROM main.{table} ORDER BY {order}", columns.join(","));
+            rows.0.append(&mut Rows::of_query(conn, &query)?.0);
+        }
+        Ok(rows)
+    }
+
+    pub(crate) fn step(&mut self) -> Result<Step, Failure> {
+        let mut there = 0;
+        for stmt in &mut self.0 {
+            there += usize::from(stmt.step()? == Step::Row);
+        }
+        match there {
+            0 => Ok(Step::Done),
+            all if all == self.0.len() => Ok(Step::Row),
+            _ => Err(Failure {
+                code: rusqlite::ffi::SQLITE_CORRUPT,
+                message: "two queries of one table give different numbers of rows".to_string(),
+                offset: None,
+            }),
+        }
+    }
+
+    /// The values of the present row.
+    pub(crate) fn values(&self) -> impl Iterator<Item = ValueRef<'_>> {
+        self.0.iter().flat_map(|stmt| (0..stmt.column_count()).map(|column| stmt.value(column)))
+    }
 }
 
 struct Hasher {
@@ -126,13 +165,11 @@ impl Hasher {
         self.buffer.clear();
     }
 
-    fn rows(&mut self, client: &Client, query: &str) -> Result<(), SqlError> {
-        let (stmt, _) = client.prepare(query, false).map_err(from_failure)?;
-        let mut stmt: Stmt = stmt.expect("statements of our own are not empty");
+    fn rows(&mut self, mut rows: Rows) -> Result<(), SqlError> {
         let mut count = 0;
-        while stmt.step().map_err(from_failure)? == Step::Row {
-            for column in 0..stmt.column_count() {
-                self.value(stmt.value(column));
+        while rows.step().map_err(from_failure)? == Step::Row {
+            for value in rows.values() {
+                self.value(value);
             }
             count += 1;
         }

@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::database::Database;
 use crate::error::{error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Step};
-use crate::hash::select_all;
+use crate::hash::Rows;
 use crate::shape::{RowKey, Shape, quoted};
 use crate::text;
 
@@ -231,12 +231,11 @@ impl Import<'_> {
         columns.extend(ours.columns.iter().map(|(_, name)| quoted(name)));
         let marks = vec!["?"; columns.len()].join(",");
         let insert = format!("INSERT INTO main.{}({}) VALUES({marks})", quoted(table), columns.join(","));
-        let (select, _) = self.source.prepare(&select_all(&theirs), false).map_err(from_failure)?;
-        let mut select = select.expect("statements of our own are not empty");
+        let mut select = Rows::of_table(self.source, &theirs).map_err(from_failure)?;
         while select.step().map_err(from_failure)? == Step::Row {
             self.client
                 .run(&insert, |stmt| {
-                    (0..columns.len()).try_for_each(|column| stmt.bind(column + 1, select.value(column)))
+                    select.values().enumerate().try_for_each(|(column, value)| stmt.bind(column + 1, value))
                 })
                 .map_err(from_failure)?;
             self.go_on()?;

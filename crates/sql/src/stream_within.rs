@@ -50,8 +50,18 @@ impl Stream {
             }
             Side::Writing { .. } => unreachable!("the caller looked"),
         }
-        let schema = self.client().refresh().map_err(from_failure)?;
-        self.tell_pending()?;
+        let undecided = matches!(open.side, Side::Undecided);
+        let refreshed = self.client().refresh().map_err(from_failure);
+        let schema = match refreshed.and_then(|schema| self.tell_pending().map(|()| schema)) {
+            Ok(schema) => schema,
+            Err(failed) => {
+                // SQLite's transaction must not outlive the hold of the writer.
+                if undecided {
+                    self.undecide()?;
+                }
+                return Err(failed);
+            }
+        };
         self.pending.clear();
         let hold = database.hold(&held);
         let deadline = Instant::now() + database.options.interactive_max;
@@ -135,9 +145,14 @@ impl Stream {
             return Ok(Some(now_or(Ok(ResultSet::default()), (None, 0))));
         }
         if undecided {
-            let (seen, hold) = self.begin_reading(asked)?;
-            self.transaction.as_mut().expect("a transaction is open").side = Side::Reading { seen, hold };
-            self.tell_pending()?;
+            let begun = self.begin_reading(asked).and_then(|(seen, hold)| {
+                self.transaction.as_mut().expect("a transaction is open").side = Side::Reading { seen, hold };
+                self.tell_pending()
+            });
+            if let Err(failed) = begun {
+                self.undecide()?;
+                return Err(failed);
+            }
         }
         let mut prepared = match self.client().prepare_one(&statement.sql) {
             Ok(prepared) => prepared,
@@ -149,6 +164,10 @@ impl Stream {
             }
         };
         self.note_temporary(&prepared);
+        if undecided && !matches!(prepared.class, Class::Rows | Class::Schema) {
+            // The transaction reads from here on, whether this statement fails or not: what SQLite was told must not be told again.
+            self.pending.clear();
+        }
         let writing = matches!(self.transaction.as_ref().map(|open| &open.side), Some(Side::Writing { .. }));
         let result = match prepared.class.clone() {
             Class::Begin(_) => return Err(error("SQLITE_ERROR", "cannot start a transaction within a transaction")),
@@ -194,20 +213,26 @@ impl Stream {
             }
         };
         self.client().keep(&statement.sql, prepared);
-        self.pending.clear();
         let (hold, seen) = self.standing();
         Ok(Some(Answer { result: Ok(result), hold, seen }))
     }
 
-    /// The first statement did not only read: the state that it was prepared at is left again.
+    /// The first statement did not only read, or could not be begun: the state that it was prepared at is left again. The savepoints stay pending.
     pub(crate) fn undecide(&mut self) -> Outcome<()> {
         self.savepoints.clear();
-        self.own("ROLLBACK")?;
+        if !self.client().autocommit()
+            && let Err(failed) = self.own("ROLLBACK")
+        {
+            // What SQLite holds is not known then, so nothing more may run in it.
+            self.lose_transaction(&failed.code, &failed.message);
+            return Err(failed);
+        }
         self.transaction.as_mut().expect("a transaction is open").side = Side::Undecided;
         Ok(())
     }
 
-    /// Begins the savepoints in SQLite that were asked for before.
+    /// Begins the savepoints in SQLite that were asked for before. They stay pending until it is settled that the transaction stays where it told them: the
+    /// caller then clears them, or else undecides.
     pub(crate) fn tell_pending(&mut self) -> Outcome<()> {
         for name in self.pending.clone() {
             self.own(&format!("SAVEPOINT {}", quoted(&name)))?;

@@ -110,3 +110,23 @@ fn a_large_file_becomes_several_transactions() {
     );
     bench.assert_replicates();
 }
+
+#[test]
+fn a_table_of_as_many_columns_as_there_may_be_has_a_rowid_beside_them() {
+    let files = tempfile::tempdir().unwrap();
+    let source = files.path().join("in.sqlite");
+    let columns = (0..2000).map(|at| format!("c{at}")).collect::<Vec<_>>().join(",");
+    rusqlite::Connection::open(&source)
+        .unwrap()
+        .execute_batch(&format!(
+            "CREATE TABLE t({columns}); INSERT INTO t(rowid, c0, c1999) VALUES(9, 1, 2), (5, 3, 4)"
+        ))
+        .unwrap();
+    let bench = Bench::leader();
+    of(bench.database.import(&source)).unwrap();
+    bench.publish();
+    let [five, nine] = [[5, 3, 4], [9, 1, 2]].map(|row| row.map(Value::Integer).to_vec());
+    assert_eq!(bench.rows("SELECT rowid, c0, c1999 FROM t"), [five, nine]);
+    bench.run(&["UPDATE t SET c7 = 7 WHERE c0 = 1"]).unwrap();
+    bench.assert_replicates();
+}

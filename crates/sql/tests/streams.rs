@@ -335,3 +335,39 @@ fn one_effect_for_each_key() {
     let forgotten = later.database.transaction(&keyed("k", 2, insert), soon());
     assert_ne!(forgotten.result.unwrap(), first.result.unwrap());
 }
+
+#[test]
+fn a_savepoint_before_a_statement_that_fails_is_begun_once() {
+    let bench = Bench::leader();
+    bench.run(&["CREATE TABLE sp(a)"]).unwrap();
+    let failing = [
+        "SELECT json('x')",
+        "RELEASE x",
+        "BEGIN",
+        "VACUUM",
+        "SELECT * FROM missing",
+        "SELECT ?",
+        "INSERT INTO sp VALUES(json('x'))",
+    ];
+    for (number, fails) in failing.into_iter().enumerate() {
+        let session = bench.database.session();
+        let run = |sql: &str| of(session.execute(&statement(sql)));
+        run("SAVEPOINT y").unwrap();
+        run(fails).unwrap_err();
+        run("INSERT INTO sp VALUES(1)").unwrap();
+        run("RELEASE y").unwrap();
+        assert!(session.is_autocommit(), "the release commits after {fails}");
+        bench.publish();
+
+        run("BEGIN").unwrap();
+        run("SAVEPOINT y").unwrap();
+        run(fails).unwrap_err();
+        run("INSERT INTO sp VALUES(1)").unwrap();
+        run("RELEASE y").unwrap();
+        assert_eq!(run("ROLLBACK TO y").unwrap_err().message, "no such savepoint: y", "after {fails}");
+        run("COMMIT").unwrap();
+        bench.publish();
+        assert_eq!(bench.rows("SELECT count(*) FROM sp"), [[Value::Integer(2 * number as i64 + 2)]]);
+    }
+    bench.assert_replicates();
+}
