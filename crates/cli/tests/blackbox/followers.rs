@@ -185,7 +185,7 @@ fn hashes(node: &Node) -> Vec<String> {
 
 #[test]
 fn a_follower_says_of_a_wrong_statement_what_the_leader_says() {
-    let mut trio = Trio::start();
+    let trio = Trio::start();
     let through = trio.follower();
     let node = &trio.nodes[through];
     for (sql, status, code) in [
