@@ -47,6 +47,9 @@ pub(crate) fn plan<'a>(record: &'a RowRecord<'_>, shape: &'a Shape) -> (String, 
         RowChange::Delete { .. } => format!("-{}", record.table),
         RowChange::Update { changes, .. } => {
             let mut name = format!("={}", record.table);
+            if moves(record) {
+                name.push_str(" moves");
+            }
             for (position, ..) in changes {
                 name.push(' ');
                 name.push_str(&position.to_string());
@@ -55,6 +58,11 @@ pub(crate) fn plan<'a>(record: &'a RowRecord<'_>, shape: &'a Shape) -> (String, 
         }
     };
     (name, move || sql(record, shape))
+}
+
+/// Whether an update gives a row another rowid.
+fn moves(record: &RowRecord<'_>) -> bool {
+    matches!(record.change, RowChange::Update { key: UpdateKey::Rowid { old, new }, .. } if old != new)
 }
 
 pub(crate) fn sql(record: &RowRecord<'_>, shape: &Shape) -> String {
@@ -81,14 +89,17 @@ pub(crate) fn sql(record: &RowRecord<'_>, shape: &Shape) -> String {
             };
             let first = if matches!(shape.key, RowKey::Rowid(_)) { 2 } else { 1 };
             conditions.extend(all().enumerate().map(|(at, name)| format!("{name} IS ?{}", at + first)));
-            format!("DELETE FROM {table} WHERE {}", conditions.join(" AND "))
+            format!("DELETE FROM {table} WHERE {}", all_of(&conditions))
         }
         RowChange::Update { changes, .. } => {
             let (mut sets, mut conditions, mut next) = (Vec::new(), Vec::new(), 1);
             match &shape.key {
                 RowKey::Rowid(name) => {
                     conditions.push(format!("{} = ?1", quoted(name)));
-                    sets.push(format!("{} = ?2", quoted(name)));
+                    // A list of assignments may be as long as a table has columns, and the rowid would be one more.
+                    if moves(record) || changes.is_empty() {
+                        sets.push(format!("{} = ?2", quoted(name)));
+                    }
                     next = 3;
                 }
                 RowKey::Columns(positions) => {
@@ -108,9 +119,15 @@ pub(crate) fn sql(record: &RowRecord<'_>, shape: &Shape) -> String {
                 let RowKey::Columns(positions) = &shape.key else { unreachable!("a rowid is always set") };
                 sets.push(format!("{0} = {0}", column(positions[0])));
             }
-            format!("UPDATE OR ABORT {table} SET {} WHERE {}", sets.join(","), conditions.join(" AND "))
+            format!("UPDATE OR ABORT {table} SET {} WHERE {}", sets.join(","), all_of(&conditions))
         }
     }
+}
+
+/// Conditions that must all hold, in groups: SQLite limits how deep an expression is, and a chain of so many as a table may have columns is too deep.
+fn all_of(conditions: &[String]) -> String {
+    let groups: Vec<String> = conditions.chunks(100).map(|group| format!("({})", group.join(" AND "))).collect();
+    groups.join(" AND ")
 }
 
 pub(crate) fn bind(stmt: &mut Stmt, record: &RowRecord<'_>, shape: &Shape) -> Result<(), Failure> {

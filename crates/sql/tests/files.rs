@@ -128,5 +128,8 @@ fn a_table_of_as_many_columns_as_there_may_be_has_a_rowid_beside_them() {
     let [five, nine] = [[5, 3, 4], [9, 1, 2]].map(|row| row.map(Value::Integer).to_vec());
     assert_eq!(bench.rows("SELECT rowid, c0, c1999 FROM t"), [five, nine]);
     bench.run(&["UPDATE t SET c7 = 7 WHERE c0 = 1"]).unwrap();
+    let all = (0..2000).map(|at| format!("c{at} = {at}")).collect::<Vec<_>>().join(",");
+    bench.run(&[&format!("UPDATE t SET {all} WHERE c0 = 1")]).unwrap();
+    bench.run(&["DELETE FROM t WHERE c0 = 3"]).unwrap();
     bench.assert_replicates();
 }
