@@ -261,12 +261,15 @@ pub(crate) struct SimArgs {
     /// A story to tell: worked-example or majority-intersection; or `model`, the exhaustive run of a small cluster. Without one, random seeds are run.
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: Option<String>,
-    /// How many seeds.
-    #[arg(long, default_value_t = 100, conflicts_with = "seed")]
-    pub(crate) seeds: u64,
+    /// How many seeds [default: 100, or with --minutes as many as there is time for].
+    #[arg(long, value_name = "NUMBER", conflicts_with = "seed")]
+    pub(crate) seeds: Option<u64>,
     /// The first of them.
-    #[arg(long, default_value_t = 1, conflicts_with = "seed")]
+    #[arg(long, value_name = "SEED", default_value_t = 1, conflicts_with = "seed")]
     pub(crate) first: u64,
+    /// Begin no seed after so many minutes.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "seed")]
+    pub(crate) minutes: Option<f64>,
     /// One seed.
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<u64>,
@@ -279,9 +282,37 @@ pub(crate) struct SimArgs {
     /// How many seeds run at one time [default: one for each core].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) jobs: Option<usize>,
+    /// Say how far the run has come, on standard error, every few seconds [default: only where that is a terminal].
+    #[arg(long)]
+    pub(crate) progress: bool,
+    /// With --json: name every seed with the hash of its trace.
+    #[arg(long, requires = "json")]
+    pub(crate) each: bool,
+    #[command(flatten)]
+    pub(crate) less: SimLessArgs,
     /// Print exactly one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What of a seed's run is left out. A failing seed prints the arguments that repeat it as small as it could be made.
+#[derive(Debug, Args)]
+pub(crate) struct SimLessArgs {
+    /// Classes of faults that do not strike, by the names that reports use.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) without_faults: Vec<String>,
+    /// Strikes that come to nothing, by the numbers that traces show.
+    #[arg(long, value_name = "NUMBER,...", value_delimiter = ',')]
+    pub(crate) skip_strikes: Vec<u64>,
+    /// Only so many clients (1 to 6).
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=6))]
+    pub(crate) clients: Option<u32>,
+    /// Clients begin no more calls once so many have ended.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) calls: Option<u64>,
+    /// Faults end after so many simulated milliseconds.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) until_ms: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,6 +11,7 @@ mod db;
 mod dev;
 mod log_dump;
 mod output;
+mod seeds;
 mod serve;
 mod sim;
 mod sql;

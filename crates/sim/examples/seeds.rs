@@ -8,18 +8,21 @@ use highwater_sim::{Profile, RunOptions, run};
 fn main() -> std::io::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let trace = arguments.iter().any(|argument| argument == "trace");
     let options = RunOptions {
         first_seed: number(0, 1),
         seeds: number(1, 10),
         profile: arguments.get(2).and_then(|name| name.parse().ok()).unwrap_or(Profile::Mixed),
         jobs: 2,
-        trace: arguments.iter().any(|argument| argument == "trace"),
+        each: trace,
+        trace,
+        ..RunOptions::default()
     };
     let report = run(&options);
     let mut out = std::io::stdout().lock();
-    for seed in &report.seeds {
+    for seed in &report.each {
         out.write_all(seed.trace.as_bytes())?;
     }
     writeln!(out, "{report}")?;
-    Ok(if report.violations().next().is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

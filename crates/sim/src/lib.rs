@@ -14,6 +14,7 @@ pub mod machine;
 pub mod model;
 mod options;
 pub mod oracle;
+mod plan;
 mod report;
 pub mod rng;
 mod run;
@@ -21,7 +22,8 @@ mod scenarios;
 pub mod trace;
 mod world;
 
-pub use options::{Profile, RunOptions};
+pub use options::Profile;
+pub use plan::{CLIENTS, Plan, Reduction, RunOptions, Strike};
 pub use report::{Report, SeedReport, Violation};
-pub use run::run;
+pub use run::{Progress, run, run_seed, run_while};
 pub use scenarios::{SCENARIOS, Scenario, scenario};

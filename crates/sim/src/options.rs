@@ -1,4 +1,4 @@
-//! What to run.
+//! The profiles: how many nodes a seed runs, and under which rule.
 
 use highwater_wire::CommitRule;
 
@@ -81,28 +81,6 @@ impl std::str::FromStr for Profile {
             let names: Vec<_> = all().map(Profile::name).collect();
             format!("a profile is one of {}; found {name:?}", names.join(", "))
         })
-    }
-}
-
-/// What to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunOptions {
-    /// How many seeds.
-    pub seeds: u64,
-    /// The first; the others follow it.
-    pub first_seed: u64,
-    /// Nodes and rule.
-    pub profile: Profile,
-    /// How many threads, at least 1.
-    pub jobs: usize,
-    /// Keep the text of everything that happens. Meant for one seed.
-    pub trace: bool,
-}
-
-impl Default for RunOptions {
-    /// One hundred seeds from 1 on, mixed, on one thread, without text.
-    fn default() -> Self {
-        RunOptions { seeds: 100, first_seed: 1, profile: Profile::Mixed, jobs: 1, trace: false }
     }
 }
 

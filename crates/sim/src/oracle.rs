@@ -5,7 +5,7 @@ use highwater_coordinator::{Command, Metadata};
 use highwater_wire::{Offset, PartitionId, Set, Version};
 
 use crate::facts::{Facts, Observation, OnRecord};
-use crate::laws::{Law, step_laws};
+use crate::laws::Law;
 
 /// A law that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// An observer who has seen nothing; `metadata` is the set that commits the metadata.
-    pub fn new(metadata: Set) -> Oracle {
+    /// An observer who has seen nothing; `metadata` is the set that commits the metadata, `laws` are what it looks after.
+    pub fn new(metadata: Set, laws: Vec<Box<dyn Law>>) -> Oracle {
         let mut facts = Facts::default();
         facts.records.insert(PartitionId::METADATA, OnRecord { set: metadata, epoch: None, version: Version(0) });
-        Oracle { facts, laws: step_laws(), metadata: Metadata::default(), applied: 0 }
+        Oracle { facts, laws, metadata: Metadata::default(), applied: 0 }
     }
 
     /// What is known.

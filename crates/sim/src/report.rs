@@ -1,10 +1,15 @@
-//! What a run of seeds found.
+//! What a run of seeds found. It adds seeds up as they end, so that a hundred thousand of them take no more memory than one; details are kept of those
+//! that broke a law, and of the others only on demand.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::faults::Fault;
 use crate::options::Profile;
+use crate::plan::Strike;
+
+/// Of so many broken seeds the details are kept. The rest is counted.
+const KEPT: usize = 100;
 
 /// A law that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub struct SeedReport {
     pub seed: u64,
     /// The profile that it ran.
     pub profile: Profile,
+    /// The classes of faults that it drew, less those left out.
+    pub classes: Vec<Fault>,
     /// Simulated microseconds.
     pub simulated_us: u64,
     /// Things that happened and were noted in the trace.
@@ -40,6 +47,8 @@ pub struct SeedReport {
     pub leader_changes: u64,
     /// Strikes by kind.
     pub faults: BTreeMap<Fault, u64>,
+    /// Those that struck at a moment, one by one.
+    pub strikes: Vec<Strike>,
     /// The hash of everything that happened.
     pub trace_hash: u64,
     /// The text of it, if it was asked for.
@@ -51,88 +60,184 @@ pub struct SeedReport {
 /// All seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Each seed, in order.
-    pub seeds: Vec<SeedReport>,
+    /// How many.
+    pub seeds: u64,
+    /// How many of each profile.
+    pub profiles: BTreeMap<&'static str, u64>,
+    /// Simulated microseconds.
+    pub simulated_us: u64,
+    /// Client calls that ended.
+    pub operations: u64,
+    /// Of them, acknowledged writes and answered reads.
+    pub succeeded: u64,
+    /// The fewest client calls of any seed, and that seed.
+    pub operations_min: Option<(u64, u64)>,
+    /// Leaders after the first.
+    pub leader_changes: u64,
+    /// Seeds with at least one change of leader.
+    pub seeds_with_leader_change: u64,
+    /// Strikes by kind.
+    pub faults: BTreeMap<Fault, u64>,
+    /// A hash over the traces of all seeds, in whatever order they ended: two runs of the same seeds of the same build agree in it.
+    pub trace_hash: u64,
+    /// Seeds that broke a law, by law.
+    pub broken: BTreeMap<String, u64>,
+    /// The details of the first of them, in order of the seeds.
+    pub violations: Vec<Violation>,
+    /// Each seed, in order, if that was asked for.
+    pub each: Vec<SeedReport>,
 }
 
 impl Report {
-    /// The laws that did not hold.
-    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
-        self.seeds.iter().filter_map(|seed| seed.violation.as_ref())
+    /// Adds a seed.
+    pub fn add(&mut self, seed: SeedReport, keep: bool) {
+        self.seeds += 1;
+        *self.profiles.entry(seed.profile.name()).or_default() += 1;
+        self.simulated_us += seed.simulated_us;
+        self.operations += seed.operations;
+        self.succeeded += seed.succeeded;
+        let operations = (seed.operations, seed.seed);
+        self.operations_min = Some(self.operations_min.map_or(operations, |least| least.min(operations)));
+        self.leader_changes += seed.leader_changes;
+        self.seeds_with_leader_change += u64::from(seed.leader_changes > 0);
+        add_all(&mut self.faults, &seed.faults);
+        self.trace_hash = self.trace_hash.wrapping_add(seed.trace_hash);
+        if let Some(violation) = &seed.violation {
+            *self.broken.entry(violation.law.clone()).or_default() += 1;
+            self.violations.push(violation.clone());
+        }
+        if keep {
+            self.each.push(seed);
+        }
+        self.keep_the_first();
+    }
+
+    /// Adds what another thread has added up.
+    pub fn merge(&mut self, other: Report) {
+        self.seeds += other.seeds;
+        add_all(&mut self.profiles, &other.profiles);
+        self.simulated_us += other.simulated_us;
+        self.operations += other.operations;
+        self.succeeded += other.succeeded;
+        self.operations_min = self.operations_min.into_iter().chain(other.operations_min).min();
+        self.leader_changes += other.leader_changes;
+        self.seeds_with_leader_change += other.seeds_with_leader_change;
+        add_all(&mut self.faults, &other.faults);
+        self.trace_hash = self.trace_hash.wrapping_add(other.trace_hash);
+        add_all(&mut self.broken, &other.broken);
+        self.violations.extend(other.violations);
+        self.each.extend(other.each);
+        self.each.sort_by_key(|seed| seed.seed);
+        self.keep_the_first();
+    }
+
+    fn keep_the_first(&mut self) {
+        self.violations.sort_by_key(|violation| violation.seed);
+        self.violations.truncate(KEPT);
+    }
+
+    /// How many seeds broke a law.
+    pub fn broken_seeds(&self) -> u64 {
+        self.broken.values().sum()
+    }
+
+    /// Whether nothing is wrong.
+    pub fn passed(&self) -> bool {
+        self.broken.is_empty()
     }
 
     /// Simulated hours.
     pub fn simulated_hours(&self) -> f64 {
-        self.seeds.iter().map(|seed| seed.simulated_us as f64).sum::<f64>() / 3.6e9
+        self.simulated_us as f64 / 3.6e9
     }
+}
 
-    /// Client calls that ended.
-    pub fn operations(&self) -> u64 {
-        self.seeds.iter().map(|seed| seed.operations).sum()
+fn add_all<K: Ord + Clone>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+    for (key, count) in from {
+        *to.entry(key.clone()).or_default() += count;
     }
+}
 
-    /// Leaders after the first, over all seeds.
-    pub fn leader_changes(&self) -> u64 {
-        self.seeds.iter().map(|seed| seed.leader_changes).sum()
-    }
-
-    /// Seeds with at least one change of leader.
-    pub fn seeds_with_leader_change(&self) -> usize {
-        self.seeds.iter().filter(|seed| seed.leader_changes > 0).count()
-    }
-
-    /// The fewest client calls of any seed.
-    pub fn operations_min(&self) -> u64 {
-        self.seeds.iter().map(|seed| seed.operations).min().unwrap_or(0)
-    }
-
-    /// Strikes by kind.
-    pub fn faults(&self) -> BTreeMap<Fault, u64> {
-        let mut faults = BTreeMap::new();
-        for (fault, count) in self.seeds.iter().flat_map(|seed| &seed.faults) {
-            *faults.entry(*fault).or_default() += count;
-        }
-        faults
-    }
+/// `name count, name count`, or `none`.
+fn listed<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let all: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let succeeded: u64 = self.seeds.iter().map(|seed| seed.succeeded).sum();
+        let (least, of_seed) = self.operations_min.unwrap_or_default();
         writeln!(
             f,
-            "{} seeds, {:.2} simulated hours, {} client operations ({} answered, at least {} in a seed)",
-            self.seeds.len(),
+            "{} seeds, {:.2} simulated hours, {} client operations ({} answered; at least {least} in a seed, in seed {of_seed})",
+            self.seeds,
             self.simulated_hours(),
-            self.operations(),
-            succeeded,
-            self.operations_min()
+            self.operations,
+            self.succeeded,
         )?;
-        writeln!(
-            f,
-            "{} changes of leader, in {} of the seeds",
-            self.leader_changes(),
-            self.seeds_with_leader_change()
-        )?;
-        let mut profiles: BTreeMap<&str, usize> = BTreeMap::new();
-        for seed in &self.seeds {
-            *profiles.entry(seed.profile.name()).or_default() += 1;
-        }
-        let profiles: Vec<_> = profiles.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        writeln!(f, "profiles: {}", profiles.join(", "))?;
-        let faults: Vec<_> = self.faults().iter().map(|(fault, count)| format!("{} {count}", fault.name())).collect();
-        writeln!(f, "faults: {}", if faults.is_empty() { "none".to_owned() } else { faults.join(", ") })?;
-        let violations: Vec<_> = self.violations().collect();
-        for violation in &violations {
+        writeln!(f, "{} changes of leader, in {} of the seeds", self.leader_changes, self.seeds_with_leader_change)?;
+        writeln!(f, "profiles: {}", listed(self.profiles.iter().map(|(name, count)| (*name, *count))))?;
+        writeln!(f, "faults: {}", listed(self.faults.iter().map(|(fault, count)| (fault.name(), *count))))?;
+        for violation in &self.violations {
             writeln!(
                 f,
                 "seed {} broke {}: {}\n  again with: {}",
                 violation.seed, violation.law, violation.what, violation.replay
             )?;
         }
-        match violations.len() {
+        match self.broken_seeds() {
             0 => write!(f, "all laws held"),
-            broken => write!(f, "{broken} seeds broke a law"),
+            broken => {
+                let laws = listed(self.broken.iter().map(|(law, count)| (law.as_str(), *count)));
+                write!(f, "{broken} seeds broke a law: {laws}")
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seed(seed: u64, law: Option<&str>) -> SeedReport {
+        let violation = law.map(|law| Violation {
+            seed,
+            profile: Profile::One,
+            law: law.to_owned(),
+            what: "so".to_owned(),
+            replay: format!("seed {seed}"),
+        });
+        SeedReport {
+            seed,
+            profile: Profile::One,
+            classes: vec![Fault::Kill],
+            simulated_us: 3_600_000_000,
+            steps: 1,
+            operations: 500 + seed,
+            succeeded: 400,
+            leader_changes: seed % 2,
+            faults: BTreeMap::from([(Fault::Kill, 2)]),
+            strikes: Vec::new(),
+            trace_hash: seed,
+            trace: String::new(),
+            violation,
+        }
+    }
+
+    #[test]
+    fn seeds_add_up_the_same_whichever_thread_ran_them() {
+        let (mut one, mut other, mut all) = (Report::default(), Report::default(), Report::default());
+        for number in 1..=300 {
+            let law = (number % 2 == 0).then_some("some-law");
+            all.add(seed(number, law), false);
+            if number % 3 == 0 { one.add(seed(number, law), false) } else { other.add(seed(number, law), false) }
+        }
+        other.merge(one);
+        assert_eq!(other.to_string(), all.to_string());
+        assert_eq!((other.seeds, other.broken_seeds(), other.operations_min), (300, 150, Some((501, 1))));
+        assert!(other.each.is_empty(), "details of each seed are kept only on demand");
+        assert_eq!(other.violations.len(), KEPT);
+        assert_eq!((other.violations[0].seed, other.violations[KEPT - 1].seed), (2, 200));
+        assert!(!other.passed());
     }
 }

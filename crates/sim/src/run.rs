@@ -5,7 +5,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::options::{Profile, RunOptions};
+use crate::laws::{Law, step_laws};
+use crate::plan::{Plan, RunOptions};
 use crate::report::{Report, SeedReport, Violation};
 use crate::world::World;
 
@@ -15,42 +16,75 @@ thread_local! {
     static RUNS: RefCell<bool> = const { RefCell::new(false) };
 }
 
+/// How far a run of seeds has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Seeds that are over.
+    pub seeds: u64,
+    /// Those of them that broke a law.
+    pub broken: u64,
+}
+
 /// Runs seeds and reports.
 ///
 /// # Panics
 /// If there are no jobs to run them.
 pub fn run(options: &RunOptions) -> Report {
+    run_while(options, &|_| true)
+}
+
+/// Runs seeds for as long as `go_on` says so; it is asked before each, on whatever thread runs it. Seeds that have begun are finished.
+///
+/// # Panics
+/// If there are no jobs to run them.
+pub fn run_while(options: &RunOptions, go_on: &(dyn Fn(Progress) -> bool + Sync)) -> Report {
     assert!(options.jobs > 0, "seeds run on at least one thread");
-    catch_panics();
-    let next = AtomicU64::new(0);
-    let mut seeds: Vec<SeedReport> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.jobs)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut reports = Vec::new();
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        if index >= options.seeds {
-                            return reports;
-                        }
-                        reports.push(run_seed(options.first_seed + index, options.profile, options.trace));
-                    }
-                })
-            })
-            .collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+    let (next, seeds, broken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let mut report = Report::default();
+        loop {
+            let progress = Progress { seeds: seeds.load(Ordering::Relaxed), broken: broken.load(Ordering::Relaxed) };
+            if !go_on(progress) {
+                return report;
+            }
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= options.seeds {
+                return report;
+            }
+            let seed = options.first_seed + index;
+            let (profile, reduction) = (options.profile, options.reduction.clone());
+            let done = run_seed(&Plan { seed, profile, reduction, text: options.trace });
+            seeds.fetch_add(1, Ordering::Relaxed);
+            broken.fetch_add(u64::from(done.violation.is_some()), Ordering::Relaxed);
+            report.add(done, options.each);
+        }
+    };
+    let mut report = Report::default();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            match worker.join() {
+                Ok(part) => report.merge(part),
+                Err(panic) => panic::resume_unwind(panic),
+            }
+        }
     });
-    seeds.sort_by_key(|report| report.seed);
-    Report { seeds }
+    report
 }
 
 /// Runs one seed. An assertion that fails inside a node is a broken law as well.
-fn run_seed(seed: u64, profile: Profile, trace: bool) -> SeedReport {
-    let mut world = World::new(seed, profile, trace);
+pub fn run_seed(plan: &Plan) -> SeedReport {
+    run_seed_under(plan, step_laws())
+}
+
+/// Runs one seed under these laws of a step.
+pub(crate) fn run_seed_under(plan: &Plan, laws: Vec<Box<dyn Law>>) -> SeedReport {
+    catch_panics();
+    let mut world = World::new(plan, laws);
     RUNS.with_borrow_mut(|runs| *runs = true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     RUNS.with_borrow_mut(|runs| *runs = false);
-    let drawn = world.profile();
+    let profile = world.profile();
     let broken = match outcome {
         Ok(()) => world.broken().map(|broken| (broken.law.to_owned(), broken.what.clone())),
         Err(_) => {
@@ -58,24 +92,23 @@ fn run_seed(seed: u64, profile: Profile, trace: bool) -> SeedReport {
             Some(("assertions-hold".to_owned(), message))
         }
     };
-    let violation = broken.map(|(law, what)| Violation {
-        seed,
-        profile: drawn,
-        law,
-        what,
-        replay: format!("highwater sim --profile {} --seed {seed} --trace", profile.name()),
+    let violation = broken.map(|(law, what)| {
+        let replay = plan.replay();
+        Violation { seed: plan.seed, profile, law, what, replay }
     });
-    let (simulated_us, counted) = (world.elapsed_us(), world.counted());
+    let (simulated_us, counted, classes) = (world.elapsed_us(), world.counted(), world.classes().to_vec());
     let trace = world.into_trace();
     SeedReport {
-        seed,
-        profile: drawn,
+        seed: plan.seed,
+        profile,
+        classes,
         simulated_us,
         steps: trace.steps(),
         operations: counted.operations,
         succeeded: counted.succeeded,
         leader_changes: counted.leader_changes.saturating_sub(1),
         faults: counted.faults,
+        strikes: counted.strikes,
         trace_hash: trace.hash(),
         trace: trace.into_text(),
         violation,
@@ -100,15 +133,28 @@ fn catch_panics() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Profile;
+    use crate::plan::Reduction;
 
     #[test]
     fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
-        let options = RunOptions { seeds: 1, first_seed: 11, profile: Profile::Quorum3, jobs: 1, trace: false };
-        let (first, again) = (run(&options), run(&options));
-        assert_eq!(first.seeds[0].trace_hash, again.seeds[0].trace_hash);
-        assert_eq!(first.seeds[0].steps, again.seeds[0].steps);
-        let other = run(&RunOptions { first_seed: 12, ..options });
-        assert_ne!(first.seeds[0].trace_hash, other.seeds[0].trace_hash);
+        let plan = |seed| Plan { seed, profile: Profile::Quorum3, reduction: Reduction::default(), text: false };
+        let (first, again) = (run_seed(&plan(11)), run_seed(&plan(11)));
+        assert_eq!(first.trace_hash, again.trace_hash);
+        assert_eq!(first.steps, again.steps);
+        assert_ne!(first.trace_hash, run_seed(&plan(12)).trace_hash);
+    }
+
+    #[test]
+    fn threads_share_the_seeds_and_a_run_ends_when_it_is_told_to() {
+        let options =
+            RunOptions { seeds: 5, first_seed: 3, profile: Profile::One, each: true, ..RunOptions::default() };
+        let alone = run(&options);
+        let shared = run(&RunOptions { jobs: 2, ..options.clone() });
+        assert_eq!(alone.each.iter().map(|seed| seed.seed).collect::<Vec<_>>(), vec![3, 4, 5, 6, 7]);
+        assert_eq!(alone.trace_hash, shared.trace_hash);
+        let ended = run_while(&options, &|progress| progress.seeds < 2);
+        assert_eq!(ended.seeds, 2);
     }
 
     #[test]
@@ -125,10 +171,10 @@ mod tests {
     #[test]
     fn every_profile_keeps_all_laws_changes_leaders_and_serves_clients() {
         for profile in Profile::ALL {
-            let report = run(&RunOptions { seeds: 6, first_seed: 1, profile, jobs: 2, trace: false });
-            assert_eq!(report.violations().count(), 0, "{report}");
-            assert!(report.operations_min() >= 500, "{report}");
-            assert!(report.seeds_with_leader_change() >= 4, "{report}");
+            let report = run(&RunOptions { seeds: 6, profile, jobs: 2, ..RunOptions::default() });
+            assert!(report.passed(), "{report}");
+            assert!(report.operations_min.is_some_and(|(operations, _)| operations >= 500), "{report}");
+            assert!(report.seeds_with_leader_change >= 4, "{report}");
         }
     }
 }

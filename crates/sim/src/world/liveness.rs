@@ -100,7 +100,7 @@ impl World {
 
     /// The bound counts from the moment at which clients have nothing left to do.
     fn bound(&self, healed: &Liveness) -> Instant {
-        let busy = (self.counted.operations as usize) < super::OPERATIONS_MIN;
+        let busy = self.counted.operations < self.operations_min();
         healed.began
             + if busy { 10 * BOUND_US } else { BOUND_US.max(self.idle_since().saturating_sub(healed.began) + BOUND_US) }
     }
@@ -115,9 +115,7 @@ impl World {
         let Some(leader) = self.leader.filter(|leader| self.node(*leader).process.is_some()) else {
             return Some("nobody leads the database".to_owned());
         };
-        if self.seats.iter().any(|seat| seat.call.is_some())
-            || (self.counted.operations as usize) < super::OPERATIONS_MIN
-        {
+        if self.seats.iter().any(|seat| seat.call.is_some()) || self.counted.operations < self.operations_min() {
             return Some("clients still wait".to_owned());
         }
         match healed.probe {

@@ -26,9 +26,11 @@ use highwater_wire::{Epoch, NodeId, Offset, PartitionId, PeerId, Set};
 
 use crate::clients::{Ask, Client, End, History, Instant};
 use crate::faults::{self, Fault};
+use crate::laws::Law;
 use crate::machine::{OpId, State};
 use crate::options::Profile;
 use crate::oracle::{Broken, Oracle};
+use crate::plan::{CLIENTS, Plan, Reduction, Strike};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -41,7 +43,7 @@ use node::Node;
 const DATABASE: &str = "main";
 
 /// Client operations of a run, at the least.
-pub(crate) const OPERATIONS_MIN: usize = 500;
+pub(crate) const OPERATIONS_MIN: u64 = 500;
 
 /// The least length of the safety phase, microseconds.
 const SAFETY_US: Instant = 20_000_000;
@@ -70,6 +72,8 @@ pub(crate) struct Counted {
     pub(crate) metadata_elections: u64,
     /// Strikes by kind.
     pub(crate) faults: BTreeMap<Fault, u64>,
+    /// The same, one by one, of those classes that strike at a moment.
+    pub(crate) strikes: Vec<Strike>,
 }
 
 /// The cluster.
@@ -78,6 +82,8 @@ pub(crate) struct World {
     now: Instant,
     queue: Queue,
     profile: Profile,
+    /// What of the seed's run is left out.
+    reduction: Reduction,
     faults: Vec<Fault>,
     nodes: BTreeMap<NodeId, Node>,
     network: Network,
@@ -103,11 +109,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A cluster that is about to start.
-    pub(crate) fn new(seed: u64, profile: Profile, text: bool) -> World {
+    /// A cluster that is about to start, and the laws of a step that it is held to.
+    pub(crate) fn new(plan: &Plan, laws: Vec<Box<dyn Law>>) -> World {
+        let (seed, reduction) = (plan.seed, plan.reduction.clone());
         let mut rng = Rng::new(seed);
-        let profile = profile.drawn(&mut rng.fork(1));
-        let faults = faults::draw(&mut rng.fork(2));
+        let profile = plan.profile.drawn(&mut rng.fork(1));
+        let mut faults = faults::draw(&mut rng.fork(2));
+        faults.retain(|fault| !reduction.without.contains(fault));
         let count = profile.nodes();
         let mut make = rng.fork(3);
         let nodes: BTreeMap<_, _> = (1..=count)
@@ -116,7 +124,7 @@ impl World {
         let voters: Vec<PeerId> = nodes.values().map(Node::peer).collect();
         let rule = highwater_wire::CommitRule::Quorum { q: count / 2 + 1 };
         let mut clients = rng.fork(4);
-        let seats = (0..6)
+        let seats = (0..reduction.clients.unwrap_or(CLIENTS).min(CLIENTS))
             .map(|id| Seat { client: Client::new(id, count, clients.fork(u64::from(id))), call: None, attempt: 0 })
             .collect();
         let network = Network::new(rng.fork(5), &faults);
@@ -125,6 +133,7 @@ impl World {
             now: 0,
             queue: Queue::default(),
             profile,
+            reduction,
             network,
             faults,
             nodes,
@@ -132,10 +141,10 @@ impl World {
             history: History::default(),
             ops: 0,
             attempts: 0,
-            oracle: Oracle::new(Set { rule, members: voters }),
+            oracle: Oracle::new(Set { rule, members: voters }, laws),
             notes: Rc::new(RefCell::new(Vec::new())),
             cuts: BTreeMap::new(),
-            trace: Trace::new(text),
+            trace: Trace::new(plan.text),
             counted: Counted::default(),
             leader: None,
             leader_epoch: None,
@@ -176,8 +185,16 @@ impl World {
     }
 
     fn safety_is_over(&self) -> bool {
-        let enough = self.counted.operations as usize >= OPERATIONS_MIN;
+        let enough = self.counted.operations >= self.operations_min();
+        if self.reduction.until_ms.is_some_and(|until_ms| self.now >= until_ms * 1_000) {
+            return true;
+        }
         self.now >= SAFETY_US && (enough || self.now >= SAFETY_MAX_US)
+    }
+
+    /// So many calls must have ended before the run may.
+    fn operations_min(&self) -> u64 {
+        self.reduction.calls.unwrap_or(OPERATIONS_MIN).min(OPERATIONS_MIN)
     }
 
     fn happen(&mut self, event: Event) {
@@ -285,6 +302,11 @@ impl World {
     /// Simulated microseconds that have passed.
     pub(crate) fn elapsed_us(&self) -> Instant {
         self.now
+    }
+
+    /// The classes of faults that were drawn, less those that were left out.
+    pub(crate) fn classes(&self) -> &[Fault] {
+        &self.faults
     }
 
     /// The profile that was drawn.

@@ -4,9 +4,9 @@ use highwater_host::Input;
 use highwater_partition::{self as partition, Outcome, Ticket};
 use highwater_wire::{NodeId, PartitionId, Position};
 
+use super::World;
 use super::event::{AtNode, Attempt, Event};
 use super::node::{Waiting, Work};
-use super::{OPERATIONS_MIN, World};
 use crate::clients::{Ask, Call, End, Freshness, Next, Seen};
 use crate::facts::{Observation, Place};
 use crate::faults::Fault;
@@ -22,7 +22,8 @@ const THINK_US: u64 = 230_000;
 impl World {
     /// A client begins a call.
     pub(super) fn begin_call(&mut self, client: usize) {
-        if self.healed.is_some() && self.counted.operations as usize >= OPERATIONS_MIN {
+        let ended = self.counted.operations >= self.operations_min();
+        if ended && (self.healed.is_some() || self.reduction.calls.is_some()) {
             return;
         }
         self.ops += 1;

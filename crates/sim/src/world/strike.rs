@@ -6,6 +6,7 @@ use super::World;
 use super::event::{AtNode, Event, Restore};
 use super::node::Doom;
 use crate::faults::Fault;
+use crate::plan::Strike;
 
 impl World {
     /// Decides when that class strikes next.
@@ -23,7 +24,12 @@ impl World {
         }
         self.schedule_strike(fault);
         let id = self.victim();
-        self.trace.note(self.now, &(fault, id), || format!("FAULT {} at node {id}", fault.name()));
+        let strike = Strike { number: self.counted.strikes.len() as u64 + 1, fault, node: id, at_us: self.now };
+        self.counted.strikes.push(strike);
+        if self.reduction.skip_strikes.contains(&strike.number) {
+            return;
+        }
+        self.trace.note(self.now, &(fault, id), || format!("FAULT {}: {} at node {id}", strike.number, fault.name()));
         *self.counted.faults.entry(fault).or_default() += 1;
         let now = self.now;
         match fault {
