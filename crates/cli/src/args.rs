@@ -21,7 +21,7 @@ pub(crate) enum Command {
     Dev(DevArgs),
     /// Measure single-row writes at several numbers of clients, beside SQLite alone.
     Bench(BenchArgs),
-    /// Write to a cluster of its own while its leaders are killed, and check that nothing acknowledged is lost, doubled or made up.
+    /// Write to a cluster of its own while its nodes, disks and network fail, and check that nothing acknowledged is lost, doubled or made up.
     Chaos(ChaosArgs),
     /// Run SQL: given with -c, from a file, or from standard input; a shell if that is a terminal.
     Sql(SqlArgs),
@@ -125,15 +125,51 @@ pub(crate) struct BenchArgs {
     pub(crate) sqlite_in: PathBuf,
 }
 
-/// What is done to a leader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What is done to a node, to several, or to what connects them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Fault {
-    /// SIGKILL, and a start after the time of --restart-after.
+    /// SIGKILL, and a start later.
     Kill,
-    /// SIGSTOP, and SIGCONT after that time.
+    /// SIGSTOP, and SIGCONT later; for a moment or for long.
     Pause,
-    /// SIGTERM, an end in good order, and a start after that time.
+    /// SIGTERM, an end in good order, and a start later.
     Restart,
+    /// One node, or all of them, killed again and again while they recover.
+    Storm,
+    /// SIGKILL to all nodes at once, and a start of all.
+    KillAll,
+    /// One node, or a minority, cut off from the others.
+    Partition,
+    /// One node that the others do not hear, or that does not hear them.
+    OneWay,
+    /// Two nodes that do not reach each other while all others reach both.
+    Partial,
+}
+
+/// The kinds of faults of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Faults(pub(crate) Vec<Fault>);
+
+impl std::str::FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Faults, String> {
+        if text == "all" {
+            return Ok(Faults(Fault::value_variants().to_vec()));
+        }
+        let faults = text.split(',').map(|name| Fault::from_str(name.trim(), true)).collect::<Result<_, _>>();
+        faults.map(Faults).map_err(|_| {
+            let names: Vec<String> = Fault::value_variants().iter().map(|fault| fault.name()).collect();
+            format!("a list of faults, or all; the faults are {}", names.join(", "))
+        })
+    }
+}
+
+impl Fault {
+    /// The name that it has on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
 }
 
 #[derive(Debug, Args)]
@@ -147,15 +183,18 @@ pub(crate) struct ChaosArgs {
     /// How many writers, each one row per request and one request after the other.
     #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) writers: u32,
-    /// How often the leader meets a fault, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    /// How often there is a fault, in seconds: on average, from the end of one to the beginning of the next.
+    #[arg(long = "every", alias = "kill-every", value_name = "SECONDS", default_value_t = 5.0)]
     pub(crate) kill_every: f64,
-    /// How long after the fault it is started again, or continued, in seconds.
+    /// How long faults last, in seconds: about.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub(crate) restart_after: f64,
-    /// The faults, in turn.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "kill")]
-    pub(crate) faults: Vec<Fault>,
+    /// The faults, in random order, each before any of them again: `all`, or a list of kill, pause, restart, storm, kill-all, partition, one-way, partial.
+    #[arg(long, value_name = "FAULT,...", default_value = "kill")]
+    pub(crate) faults: Faults,
+    /// What random choices are made from; the same number makes the same choices, as far as the cluster does the same [default: a new one, which is printed].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
     /// The cluster's folder, which must be new; it is kept [default: a temporary one, kept if something is found].
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
@@ -329,4 +368,17 @@ pub(crate) struct DumpArgs {
     /// Print exactly one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_all_or_a_list() {
+        assert_eq!("kill, one-way".parse(), Ok(Faults(vec![Fault::Kill, Fault::OneWay])));
+        assert_eq!("all".parse::<Faults>().map(|all| all.0.len()), Ok(Fault::value_variants().len()));
+        let error = "kill,flood".parse::<Faults>().expect_err("there is no such fault");
+        assert!(error.contains("kill-all"), "{error}");
+    }
 }

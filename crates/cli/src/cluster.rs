@@ -4,6 +4,7 @@
 //! order. A command that is killed cannot do that: the kernel then kills its nodes with it. What a node writes to standard output and error goes to `node-N.log` beside
 //! its data folder `node-N`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -16,6 +17,8 @@ use anyhow::{Context, bail};
 use highwater_client::fetch;
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
+
+use crate::net::Net;
 
 /// How long a node that was told to end may take before it is killed.
 const END_MAX: Duration = Duration::from_secs(20);
@@ -41,6 +44,12 @@ pub(crate) struct Member {
 /// The cluster. Dropping it kills what still runs.
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Member>,
+    /// Where the nodes' folders and logs lie.
+    pub(crate) folder: PathBuf,
+    /// The network between them, if they reach each other through proxies.
+    pub(crate) net: Option<Net>,
+    /// What is logged, where that is not the default.
+    pub(crate) log_filter: Option<&'static str>,
 }
 
 impl Member {
@@ -63,10 +72,10 @@ impl Member {
         }
     }
 
-    /// SIGKILL, and waits until the process is gone.
-    pub(crate) fn kill(&mut self) -> io::Result<()> {
+    /// SIGKILL, and waits until the process is gone. Returns how it ended, which tells one that had ended before by itself.
+    pub(crate) fn kill(&mut self) -> io::Result<Option<ExitStatus>> {
         self.signal(Signal::KILL)?;
-        self.wait().map(drop)
+        self.wait()
     }
 
     /// SIGTERM; the process ends in its own time.
@@ -110,10 +119,15 @@ impl Member {
         serde_json::from_slice(&body).ok().filter(|_| status == 200)
     }
 
-    /// The end of what it wrote to its log since it was started.
-    pub(crate) fn log_tail(&self) -> String {
+    /// What it wrote to its log since it was last started.
+    pub(crate) fn said(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(bytes.get(self.log_from as usize..).unwrap_or_default()).into_owned();
+        String::from_utf8_lossy(bytes.get(self.log_from as usize..).unwrap_or_default()).into_owned()
+    }
+
+    /// The end of that.
+    pub(crate) fn log_tail(&self) -> String {
+        let text = self.said();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
@@ -156,7 +170,18 @@ impl Cluster {
             log_from: 0,
             child: None,
         });
-        Ok(Cluster { members: members.collect() })
+        Ok(Cluster { members: members.collect(), folder, net: None, log_filter: None })
+    }
+
+    /// Puts a network between the nodes that can be cut. They must not have been started.
+    pub(crate) fn put_apart(&mut self) -> anyhow::Result<()> {
+        let nodes: BTreeMap<u32, SocketAddr> = self.members.iter().map(|member| (member.id, member.address)).collect();
+        let ways = nodes.len() * (nodes.len() - 1);
+        let mut free = free_addresses((nodes.len() + ways) as u32)?;
+        free.retain(|address| !nodes.values().any(|node| node == address));
+        let mut free = free.into_iter();
+        self.net = Some(Net::new(&nodes, || free.next().expect("as many were asked for as there are ways and nodes")));
+        Ok(())
     }
 
     /// How many nodes the cluster in that folder has; 0 if there is none.
@@ -174,10 +199,15 @@ impl Cluster {
         let mut arguments = vec!["serve".into(), "--id".into(), member.id.to_string(), "--data".into()];
         arguments.extend([member.data.display().to_string(), "--listen".into(), member.address.to_string()]);
         if self.members.len() > 1 {
+            let address = |other: &Member| match &self.net {
+                Some(net) if other.id != member.id => net.address((member.id, other.id)),
+                _ => other.address,
+            };
             let peers: Vec<String> =
-                self.members.iter().map(|member| format!("{}={}", member.id, member.address)).collect();
+                self.members.iter().map(|other| format!("{}={}", other.id, address(other))).collect();
             arguments.extend(["--peers".into(), peers.join(",")]);
         }
+        arguments.extend(self.log_filter.iter().flat_map(|filter| ["--log".into(), (*filter).into()]));
         arguments
     }
 

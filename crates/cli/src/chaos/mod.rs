@@ -1,8 +1,8 @@
-//! `highwater chaos`: writers and a checker against a cluster whose leaders meet faults.
+//! `highwater chaos`: writers and a checker against a cluster that meets faults.
 //!
 //! 1. A cluster of its own is started, with a table without any key, so that a row that was written twice is there twice.
 //! 2. Writers write rows that nobody else writes, each through a client of its own, and keep what became of each: acknowledged, failed or unknown.
-//! 3. On schedule the database's leader is killed, paused or ended, and later brought back.
+//! 3. Meanwhile nodes are killed, paused, cut off and worse, and brought back ([`faults`]).
 //! 4. Then all nodes run; what is still unknown is asked about once more, with the same keys.
 //! 5. Once every replica has applied everything, the rows of each are read twice: through the node, and, after it has ended, from its SQLite file.
 //!
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
 fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
     if !(args.kill_every > 0.0 && args.restart_after >= 0.0 && args.restart_after < 3600.0) {
         bail!(
-            "--kill-every must be above 0 and --restart-after from 0, in seconds; found {} and {}",
+            "--every must be above 0 and --restart-after from 0, in seconds; found {} and {}",
             args.kill_every,
             args.restart_after
         );
@@ -71,6 +71,7 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
         bail!("{} holds a cluster already; chaos starts with a new one", folder.display());
     }
     let mut cluster = Cluster::new(folder, &free_addresses(args.nodes)?)?;
+    faults::prepare(&mut cluster)?;
     cluster.start_all()?;
     wait_until("the nodes are ready", || cluster.all_ready())?;
     let urls: Vec<String> = cluster.members.iter().map(|member| member.url()).collect();

@@ -15,7 +15,11 @@ use crate::args::{ChaosArgs, Fault};
 struct Felt {
     fault: Fault,
     victim: u32,
+    led: bool,
     led_metadata: bool,
+    what: String,
+    /// Until it was undone.
+    lasted_ms: Option<f64>,
     /// From the fault to the arrival of the first acknowledgement of what was sent after it; `None` if there was none.
     ms: Option<f64>,
     /// The longest time without any acknowledgement from the fault to the next fault, or to the end.
@@ -34,10 +38,6 @@ pub(crate) struct Report {
     failures: Vec<String>,
     faults: Vec<Felt>,
     found: Vec<Found>,
-}
-
-fn name(fault: Fault) -> String {
-    fault.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
 }
 
 impl Report {
@@ -64,12 +64,21 @@ impl Report {
             let ms = next.map(|next| milliseconds(one.at, next));
             let until = faults.get(at + 1).map(|next| next.at);
             let pause_ms = longest_pause(&arrivals, one.at, until);
-            Felt { fault: one.fault, victim: one.victim, led_metadata: one.led_metadata, ms, pause_ms }
+            Felt {
+                fault: one.fault,
+                victim: one.victim,
+                led: one.led,
+                led_metadata: one.led_metadata,
+                what: one.what.clone(),
+                lasted_ms: one.until.map(|until| milliseconds(one.at, until)),
+                ms,
+                pause_ms,
+            }
         };
-        let kinds: Vec<String> = args.faults.iter().map(|fault| name(*fault)).collect();
+        let kinds: Vec<String> = args.faults.0.iter().map(|fault| fault.name()).collect();
         Report {
             command: format!(
-                "highwater chaos --nodes {} --seconds {} --writers {} --kill-every {} --restart-after {} --faults {}",
+                "highwater chaos --nodes {} --seconds {} --writers {} --every {} --restart-after {} --faults {}",
                 args.nodes,
                 args.seconds,
                 args.writers,
@@ -107,8 +116,8 @@ impl Report {
                 let mut times: Vec<f64> = times.filter_map(&of).collect();
                 times.sort_by(f64::total_cmp);
                 if !times.is_empty() {
-                    let also = if led_metadata { "the metadata's leader too" } else { "the database's leader" };
-                    groups.push((format!("{}, {also}", name(*fault)), times));
+                    let also = if led_metadata { "the metadata's leader" } else { "not the metadata's leader" };
+                    groups.push((format!("{}, {also}", fault.name()), times));
                 }
             }
         }
@@ -160,10 +169,15 @@ impl Report {
             }
         }
         for (at, one) in self.faults.iter().enumerate() {
-            let also = if one.led_metadata { ", which led the metadata too" } else { "" };
+            let also = match (one.led, one.led_metadata) {
+                (true, true) => ", which led the database and the metadata",
+                (true, false) => ", which led the database",
+                (false, true) => ", which led the metadata",
+                (false, false) => "",
+            };
             let felt = one.ms.map_or("no write was acknowledged afterwards".into(), |ms| format!("{ms:.1} ms"));
             let pause = one.pause_ms.map_or_else(String::new, |ms| format!(", pause {ms:.1} ms"));
-            put(format!("  {}. {} node {}{also}: {felt}{pause}", at + 1, name(one.fault), one.victim));
+            put(format!("  {}. {} node {}{also}, {}: {felt}{pause}", at + 1, one.fault.name(), one.victim, one.what));
         }
         text.trim_end().to_string()
     }
@@ -180,7 +194,8 @@ impl Report {
             .faults
             .iter()
             .map(|one| {
-                json!({"fault": name(one.fault), "node": one.victim, "led_metadata": one.led_metadata, "next_acknowledged_ms": one.ms,
+                json!({"fault": one.fault.name(), "node": one.victim, "led": one.led, "led_metadata": one.led_metadata,
+                    "what": one.what, "lasted_ms": one.lasted_ms, "next_acknowledged_ms": one.ms,
                     "pause_ms": one.pause_ms})
             })
             .collect();

@@ -1,5 +1,6 @@
 //! Three nodes as processes, the network between them, and what is done to both.
 
+#[path = "../../../src/net.rs"]
 mod net;
 mod partitions;
 mod paused_leader;
@@ -78,7 +79,7 @@ impl Cluster {
     /// Starts three nodes with these arguments to `serve` beside their own, and waits until they serve.
     fn start(arguments: &[&str]) -> Cluster {
         let addresses: BTreeMap<u32, SocketAddr> = IDS.into_iter().map(|id| (id, free_address())).collect();
-        let net = Net::new(&addresses);
+        let net = Net::new(&addresses, free_address);
         let folder = TempDir::new().expect("a temporary folder");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut cluster = Cluster { processes: BTreeMap::new(), addresses, arguments, net, folder };

@@ -1,4 +1,4 @@
-//! The network between the nodes of a cluster, in this process, so that it can be cut: each node reaches each other one through a proxy of its own.
+//! The network between the nodes of a cluster on this machine, in this process, so that it can be cut: each node reaches each other one through a proxy of its own.
 //!
 //! A cut is of one direction between two nodes and concerns every byte that would travel that way, answers on connections from the other side included.
 //! A new connection needs both directions, as TCP's handshake does; one that is not to be had yet waits for healing.
@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-
-use crate::node::free_address;
 
 /// From a node to another one.
 pub(crate) type Way = (u32, u32);
@@ -47,8 +45,8 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Proxies between all these nodes.
-    pub(crate) fn new(nodes: &BTreeMap<u32, SocketAddr>) -> Net {
+    /// Proxies between all these nodes, at addresses that nobody listens on.
+    pub(crate) fn new(nodes: &BTreeMap<u32, SocketAddr>, mut free_address: impl FnMut() -> SocketAddr) -> Net {
         let shared = Arc::new(Shared::default());
         let mut proxies = BTreeMap::new();
         for from in nodes.keys() {
