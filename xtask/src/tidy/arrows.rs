@@ -43,11 +43,43 @@ fn forbidden() -> Vec<(&'static str, &'static str)> {
     for to in ["log", "replica", "partition", "coordinator", "host", "sql", "node", "http", "sim", "cli", "tokio"] {
         pairs.push(("client", to));
     }
+    // The checker of histories is independent of what it judges, and touches nothing.
+    for to in [
+        "wire",
+        "log",
+        "replica",
+        "partition",
+        "coordinator",
+        "host",
+        "sim",
+        "sql",
+        "node",
+        "http",
+        "client",
+        "cli",
+        "tokio",
+        "rusqlite",
+    ] {
+        pairs.push(("history", to));
+    }
     // `log` knows no replication rule, `replica` no state machine and no file, `sql` no network and no peers.
     pairs.extend([("log", "replica"), ("log", "partition"), ("log", "coordinator"), ("log", "host")]);
     pairs.extend([("replica", "log"), ("replica", "partition"), ("replica", "coordinator")]);
     pairs.extend([("sql", "coordinator"), ("sql", "host"), ("node", "http"), ("node", "sim"), ("http", "sim")]);
-    for from in ["wire", "log", "replica", "partition", "coordinator", "host", "sim", "sql", "node", "http", "client"] {
+    for from in [
+        "wire",
+        "log",
+        "replica",
+        "partition",
+        "coordinator",
+        "host",
+        "sim",
+        "sql",
+        "node",
+        "http",
+        "client",
+        "history",
+    ] {
         pairs.push((from, "toml"));
     }
     pairs

@@ -11,10 +11,10 @@ struct Rule {
 }
 
 /// Decide without doing: time is an argument, effects are data.
-const PURE: &[&str] = &["wire", "replica", "partition", "coordinator", "host"];
+const PURE: &[&str] = &["wire", "replica", "partition", "coordinator", "host", "history"];
 
 /// Must behave the same on every run: the pure crates, the log's core, and the simulator.
-const DETERMINISTIC: &[&str] = &["wire", "replica", "partition", "coordinator", "host", "log", "sim"];
+const DETERMINISTIC: &[&str] = &["wire", "replica", "partition", "coordinator", "host", "history", "log", "sim"];
 
 /// What a comment above a line begins with to say why an unordered map does no harm there: it is looked up and never walked. Only the simulator may; its
 /// exhaustive search spends most of its time in such maps.
