@@ -4,14 +4,13 @@
 //! update or delete names the old values in its condition, so that a row that differs is an error and not a silent difference.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use highwater_wire::record::Kind;
 use rusqlite::ffi;
 
 use crate::client::set_up;
-use crate::ffi::{Conn, Failure, Hooks, OpenMode, Stmt, ValueRef};
+use crate::ffi::{Conn, Failure, Hooks, Location, OpenMode, Stmt, ValueRef};
 use crate::plan::{bind, check_fits, describe, plan};
 use crate::rowlog::{self, Reader, RowRecord};
 use crate::shape::{Shape, ShapeError};
@@ -54,8 +53,8 @@ pub(crate) struct Applier {
 }
 
 impl Applier {
-    pub(crate) fn open(path: &Path) -> Result<Applier, Failure> {
-        let conn = Conn::open(path, OpenMode::Existing, Hooks::own())?;
+    pub(crate) fn open(location: Location) -> Result<Applier, Failure> {
+        let conn = Conn::open(location, OpenMode::Existing, Hooks::own())?;
         set_up(&conn)?;
         conn.set_switch(ffi::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         conn.exec("PRAGMA foreign_keys=OFF; PRAGMA ignore_check_constraints=ON")?;

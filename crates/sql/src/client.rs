@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +11,7 @@ use crate::api::SqlError;
 use crate::capture::Capture;
 use crate::classify::{self, Class, Facts};
 use crate::error::{error, from_failure};
-use crate::ffi::{BUSY_TIMEOUT_MS, Conn, Failure, Hooks, OpenMode, Stmt};
+use crate::ffi::{BUSY_TIMEOUT_MS, Conn, Failure, Hooks, Location, OpenMode, Stmt};
 use crate::options::Options;
 use crate::text;
 
@@ -58,9 +57,9 @@ pub(crate) fn set_up(conn: &Conn) -> Result<(), Failure> {
 }
 
 impl Client {
-    pub(crate) fn open(path: &Path, options: &Options, stop: &Arc<AtomicBool>) -> Result<Client, Failure> {
+    pub(crate) fn open(location: Location, options: &Options, stop: &Arc<AtomicBool>) -> Result<Client, Failure> {
         let hooks = Hooks::client(Capture::new(options.transaction_bytes_max), stop.clone());
-        let conn = Conn::open(path, OpenMode::Existing, hooks)?;
+        let conn = Conn::open(location, OpenMode::Existing, hooks)?;
         set_up(&conn)?;
         conn.set_switch(ffi::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         conn.set_switch(ffi::SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, false)?;

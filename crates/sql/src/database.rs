@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use std::time::Instant;
 
+use highwater_log::FileIo;
 use highwater_wire::{Epoch, Offset};
 
 use crate::api::{Answer, Proposer, SqlError};
@@ -13,6 +14,7 @@ use crate::client::Client;
 use crate::core::{Core, Frame};
 use crate::error::{MachineError, OpenError, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
+use crate::folder::Folder;
 use crate::mend;
 use crate::names;
 use crate::options::Options;
@@ -65,6 +67,22 @@ impl Database {
     /// # Errors
     /// If a file cannot be read or written or is not what it should be, or if SQLite was built without what is needed.
     pub fn open(dir: &Path, options: Options, proposer: Arc<dyn Proposer>) -> Result<Arc<Database>, OpenError> {
+        let io = |error| OpenError::Io { path: dir.to_path_buf(), error };
+        std::fs::create_dir_all(dir).map_err(io)?;
+        let folder = FileIo::inspect(dir).map_err(io)?;
+        Database::open_in(dir, Arc::new(folder), options, proposer)
+    }
+
+    /// The same in a folder that may be something else than the file system's; `dir` is the path by which SQLite's VFS knows it.
+    ///
+    /// # Errors
+    /// As for [`Database::open`].
+    pub fn open_in(
+        dir: &Path,
+        folder: Arc<dyn Folder>,
+        options: Options,
+        proposer: Arc<dyn Proposer>,
+    ) -> Result<Arc<Database>, OpenError> {
         for (option, name) in [
             (c"ENABLE_PREUPDATE_HOOK", "SQLITE_ENABLE_PREUPDATE_HOOK"),
             (c"ENABLE_SNAPSHOT", "SQLITE_ENABLE_SNAPSHOT"),
@@ -74,9 +92,7 @@ impl Database {
                 return Err(OpenError::Build(name));
             }
         }
-        let files = Files::new(dir);
-        let io = |error| OpenError::Io { path: dir.to_path_buf(), error };
-        std::fs::create_dir_all(dir).map_err(io)?;
+        let files = Files::new(dir, folder);
         let sums = mend::prepare(&files)?;
         let sqlite = |failure: Failure| OpenError::Sqlite { path: files.database(), message: failure.to_string() };
         let snapshots = Snapshots::new();
@@ -138,7 +154,7 @@ impl Database {
 
     /// Opens a connection for clients.
     pub(crate) fn open_client(&self) -> Result<Client, Failure> {
-        Client::open(&self.files.database(), &self.options, &self.stop)
+        Client::open(self.files.location(), &self.options, &self.stop)
     }
 
     /// Opens a connection that serves many clients.
@@ -216,7 +232,7 @@ pub(crate) fn not_leader() -> SqlError {
 
 /// Makes an empty database with our own tables in it.
 pub(crate) fn create(files: &Files) -> Result<Marker, Failure> {
-    let conn = Conn::open(&files.database(), OpenMode::Create, Hooks::own())?;
+    let conn = Conn::open(files.location(), OpenMode::Create, Hooks::own())?;
     conn.exec(&format!("PRAGMA page_size={PAGE_BYTES}; PRAGMA encoding='UTF-8'; PRAGMA journal_mode=WAL"))?;
     crate::client::set_up(&conn)?;
     conn.exec(&format!("BEGIN; PRAGMA writable_schema=ON; {} PRAGMA writable_schema=RESET; COMMIT", names::CREATE))?;
@@ -229,7 +245,7 @@ pub(crate) fn create(files: &Files) -> Result<Marker, Failure> {
 
 /// Opens the writing side and reads how far it has applied.
 pub(crate) fn open_core(files: &Files, snapshots: &Snapshots) -> Result<Core, Failure> {
-    let applier = Applier::open(&files.database())?;
+    let applier = Applier::open(files.location())?;
     // SQLite gives a snapshot only of a log that is not empty.
     applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
     let (mut end, mut epoch, mut log_time_ms) = (0, None, 0);

@@ -14,6 +14,7 @@ mod core;
 mod database;
 mod error;
 mod ffi;
+mod folder;
 mod hash;
 mod import;
 mod keys;
@@ -46,6 +47,7 @@ pub use api::{
 };
 pub use database::Database;
 pub use error::{MachineError, OpenError};
+pub use folder::Folder;
 pub use options::Options;
 pub use session::Session;
 pub use value::Value;

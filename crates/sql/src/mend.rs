@@ -101,11 +101,11 @@ enum Ended {
 
 /// Writes back what is left of SQLite's log, if anything is.
 fn end_checkpoint(files: &Files) -> Result<(), Ended> {
-    if std::fs::metadata(files.wal()).map_or(0, |wal| wal.len()) == 0 {
+    if files.wal_is_empty() {
         return Ok(());
     }
     let run = || -> Result<bool, Failure> {
-        let conn = Conn::open(&files.database(), OpenMode::Existing, Hooks::own())?;
+        let conn = Conn::open(files.location(), OpenMode::Existing, Hooks::own())?;
         set_up(&conn)?;
         let emptied = conn.checkpoint_truncate()?;
         conn.close()?;
@@ -119,7 +119,7 @@ fn end_checkpoint(files: &Files) -> Result<(), Ended> {
             offset: None,
         })),
         Err(failure) => Err(match failure.primary() {
-            rusqlite::ffi::SQLITE_CANTOPEN if !files.database().exists() => Ended::Unusable(failure),
+            rusqlite::ffi::SQLITE_CANTOPEN if !files.database_exists() => Ended::Unusable(failure),
             rusqlite::ffi::SQLITE_FULL
             | rusqlite::ffi::SQLITE_IOERR
             | rusqlite::ffi::SQLITE_NOMEM

@@ -24,19 +24,20 @@
 //! Nothing is known of a page that was taken into use and given up again between two checkpoints: SQLite never wrote it and will not read it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::io;
+use std::sync::Arc;
 
-use crate::wal::{Files, Marker, PAGE_BYTES};
+use highwater_log::IoFile;
+
+use crate::folder;
+use crate::wal::{DATABASE, Files, Marker, PAGE_BYTES};
 use crate::wal_sums::{Progress, add_frames};
 
 const MAGIC: &[u8; 8] = b"HWSUMS\x00\x01";
 const HEADER_BYTES: usize = 32;
 const CHECKSUM_BYTES: usize = 4;
 /// The two files.
-const NAMES: [&str; 2] = ["sums.a", "sums.b"];
+pub(crate) const NAMES: [&str; 2] = ["sums.a", "sums.b"];
 /// How many pages are read at once: one megabyte.
 const PAGES_AT_ONCE: usize = 256;
 /// A page of which nothing is known.
@@ -82,7 +83,7 @@ pub(crate) fn sum_of(page: &[u8]) -> u32 {
 /// The sums of an open database.
 pub(crate) struct Sums {
     /// The database file. It is kept open as long as the database is: closing any handle to it would take from the process the locks that SQLite holds on it.
-    main: File,
+    main: Arc<dyn IoFile>,
     /// The sum of each page as it is once the last checkpoint has ended.
     pages: Vec<u32>,
     /// Pages that the last checkpoint may not have written yet, since a reader kept it from ending.
@@ -104,7 +105,7 @@ impl Sums {
     /// The sums that were found in a slot, or written to it.
     pub(crate) fn new(files: &Files, pages: Vec<u32>, slot: usize) -> io::Result<Sums> {
         assert!(slot < NAMES.len(), "there are two files of sums");
-        Ok(Sums { main: File::open(files.database())?, pages, pending: BTreeSet::new(), slot, progress: None })
+        Ok(Sums { main: files.folder().open(DATABASE)?, pages, pending: BTreeSet::new(), slot, progress: None })
     }
 
     /// Computes the sums as they will be after a checkpoint and makes them durable, and SQLite's log with them. Nothing else is changed: until
@@ -141,14 +142,14 @@ impl Sums {
     pub(crate) fn check_some(&self, from: usize) -> io::Result<(usize, Option<Damage>)> {
         let to = self.pages.len().min(from + PAGES_AT_ONCE);
         if self.pending.is_empty() {
-            if let Some(damage) = check_length(&self.main, &self.pages)? {
+            if let Some(damage) = check_length(&*self.main, &self.pages)? {
                 return Ok((to, Some(damage)));
             }
-            return Ok((to, check_range(&self.main, &self.pages, from, to)?));
+            return Ok((to, check_range(&*self.main, &self.pages, from, to)?));
         }
         // Amid a checkpoint the pages to be written may be old or new, and the file has no definite length.
         for at in (from..to).filter(|at| !self.pending.contains(&(*at as u32 + 1))) {
-            if let Some(damage) = check_range(&self.main, &self.pages, at, at + 1)? {
+            if let Some(damage) = check_range(&*self.main, &self.pages, at, at + 1)? {
                 return Ok((to, Some(damage)));
             }
         }
@@ -156,19 +157,19 @@ impl Sums {
     }
 }
 
-fn check_length(main: &File, pages: &[u32]) -> io::Result<Option<Damage>> {
-    let (wanted, found) = (pages.len() as u64 * PAGE_BYTES, main.metadata()?.len());
+fn check_length(main: &dyn IoFile, pages: &[u32]) -> io::Result<Option<Damage>> {
+    let (wanted, found) = (pages.len() as u64 * PAGE_BYTES, main.len()?);
     Ok((wanted != found).then_some(Damage::Length { wanted, found }))
 }
 
 /// Compares the pages `[from, to)`, counted from 0, with their sums.
-fn check_range(main: &File, pages: &[u32], from: usize, to: usize) -> io::Result<Option<Damage>> {
+fn check_range(main: &dyn IoFile, pages: &[u32], from: usize, to: usize) -> io::Result<Option<Damage>> {
     assert!(from <= to && to <= pages.len(), "pages {from} to {to} of {}", pages.len());
     let mut bytes = vec![0; (to - from) * PAGE_BYTES as usize];
     let start = from as u64 * PAGE_BYTES;
-    match main.read_exact_at(&mut bytes, start) {
+    match folder::read_exact(main, start, &mut bytes) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            let (wanted, found) = (pages.len() as u64 * PAGE_BYTES, main.metadata()?.len());
+            let (wanted, found) = (pages.len() as u64 * PAGE_BYTES, main.len()?);
             // A page never written may lie behind the end while a checkpoint is under way.
             let missed = pages[from..to].iter().any(|sum| *sum != UNKNOWN);
             return Ok(missed.then_some(Damage::Length { wanted, found }));
@@ -185,20 +186,15 @@ fn check_range(main: &File, pages: &[u32], from: usize, to: usize) -> io::Result
 }
 
 impl Files {
-    /// The two files of sums.
-    pub(crate) fn sums(&self) -> [PathBuf; 2] {
-        NAMES.map(|name| self.dir().join(name))
-    }
-
     /// Compares the whole database file with sums that are known to be of its present state.
     pub(crate) fn check_pages(&self, pages: &[u32]) -> io::Result<Option<Damage>> {
-        let main = File::open(self.database())?;
-        if let Some(damage) = check_length(&main, pages)? {
+        let main = self.folder().open(DATABASE)?;
+        if let Some(damage) = check_length(&*main, pages)? {
             return Ok(Some(damage));
         }
         for from in (0..pages.len()).step_by(PAGES_AT_ONCE) {
             let to = pages.len().min(from + PAGES_AT_ONCE);
-            if let Some(damage) = check_range(&main, pages, from, to)? {
+            if let Some(damage) = check_range(&*main, pages, from, to)? {
                 return Ok(Some(damage));
             }
         }
@@ -207,8 +203,8 @@ impl Files {
 
     /// Computes sums from the database file as it is. For a database that was just made, and where there are none.
     pub(crate) fn sums_of_database(&self) -> io::Result<Vec<u32>> {
-        let main = File::open(self.database())?;
-        let length = main.metadata()?.len();
+        let main = self.folder().open(DATABASE)?;
+        let length = main.len()?;
         if length % PAGE_BYTES != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -217,19 +213,19 @@ impl Files {
         }
         let mut page = vec![0; PAGE_BYTES as usize];
         (0..length / PAGE_BYTES)
-            .map(|at| main.read_exact_at(&mut page, at * PAGE_BYTES).map(|()| sum_of(&page)))
+            .map(|at| folder::read_exact(&*main, at * PAGE_BYTES, &mut page).map(|()| sum_of(&page)))
             .collect()
     }
 
     /// The sums that a marker names, and which file they are in; or why there are none.
     pub(crate) fn read_sums(&self, marker: &Marker) -> Result<(usize, Vec<u32>), String> {
         let mut reasons = Vec::new();
-        for (slot, path) in self.sums().iter().enumerate() {
-            let read = fs::read(path).map_err(|error| error.to_string());
+        for (slot, name) in NAMES.into_iter().enumerate() {
+            let read = folder::read(self.folder(), name).map_err(|error| error.to_string());
             match read.and_then(|bytes| decode(&bytes)) {
                 Ok((id, pages)) if id == *marker => return Ok((slot, pages)),
-                Ok(_) => reasons.push(format!("{} speaks of another checkpoint", NAMES[slot])),
-                Err(reason) => reasons.push(format!("{}: {reason}", NAMES[slot])),
+                Ok(_) => reasons.push(format!("{name} speaks of another checkpoint")),
+                Err(reason) => reasons.push(format!("{name}: {reason}")),
             }
         }
         Err(reasons.join("; "))
@@ -237,7 +233,7 @@ impl Files {
 
     /// Replaces one file of sums, which the marker in place must not name, durably.
     pub(crate) fn write_sums(&self, slot: usize, marker: &Marker, pages: &[u32]) -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(1 << 16, File::create(&self.sums()[slot])?);
+        let file = folder::create_empty(self.folder(), NAMES[slot])?;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(MAGIC);
         header.extend_from_slice(&marker.salts);
@@ -246,15 +242,17 @@ impl Files {
         header.extend_from_slice(&u32::try_from(pages.len()).expect("SQLite counts pages in 32 bits").to_be_bytes());
         assert_eq!(header.len(), HEADER_BYTES, "the layout above");
         let mut checksum = crc32c::crc32c(&header);
-        file.write_all(&header)?;
-        for some in pages.chunks(1 << 12) {
+        file.write_at(0, &header)?;
+        let mut at = header.len() as u64;
+        for some in pages.chunks(1 << 14) {
             let bytes: Vec<u8> = some.iter().flat_map(|sum| sum.to_be_bytes()).collect();
             checksum = crc32c::crc32c_append(checksum, &bytes);
-            file.write_all(&bytes)?;
+            file.write_at(at, &bytes)?;
+            at += bytes.len() as u64;
         }
-        file.write_all(&checksum.to_be_bytes())?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        File::open(self.dir())?.sync_all()
+        file.write_at(at, &checksum.to_be_bytes())?;
+        file.sync_data()?;
+        self.folder().sync_dir()
     }
 }
 
@@ -281,7 +279,15 @@ fn decode(bytes: &[u8]) -> Result<(Marker, Vec<u32>), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use highwater_log::FileIo;
+
     use super::*;
+
+    fn files(dir: &std::path::Path) -> Files {
+        Files::new(dir, Arc::new(FileIo::inspect(dir).unwrap()))
+    }
 
     fn marker(frames: u32) -> Marker {
         Marker { salts: *b"saltsalt", frames, applied: 9 }
@@ -290,14 +296,14 @@ mod tests {
     #[test]
     fn sums_are_read_as_they_were_written_and_no_changed_byte_passes() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Files::new(dir.path());
+        let files = files(dir.path());
         let pages: Vec<u32> = (0..10_000).map(|n| n * 7).collect();
         files.write_sums(0, &marker(2), &pages[..3]).unwrap();
         files.write_sums(1, &marker(3), &pages).unwrap();
         assert_eq!(files.read_sums(&marker(2)), Ok((0, pages[..3].to_vec())));
         assert_eq!(files.read_sums(&marker(3)), Ok((1, pages)));
         assert!(files.read_sums(&marker(4)).unwrap_err().contains("another checkpoint"));
-        let path = &files.sums()[0];
+        let path = &dir.path().join(NAMES[0]);
         let bytes = fs::read(path).unwrap();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -312,7 +318,7 @@ mod tests {
     #[test]
     fn a_changed_page_and_a_changed_length_are_told() {
         let dir = tempfile::tempdir().unwrap();
-        let files = Files::new(dir.path());
+        let files = files(dir.path());
         let mut bytes = vec![3; 300 * PAGE_BYTES as usize];
         fs::write(files.database(), &bytes).unwrap();
         let mut pages = files.sums_of_database().unwrap();

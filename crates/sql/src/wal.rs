@@ -9,16 +9,24 @@
 //!
 //! The marker also names the checksums that the database file must agree with once that checkpoint has ended: see `sums.rs`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::error::OpenError;
+use crate::ffi::Location;
+use crate::folder::{self, Folder};
+use crate::sums;
 
+/// SQLite's database file.
+pub(crate) const DATABASE: &str = "database.sqlite";
+/// SQLite's write-ahead log.
+pub(crate) const WAL: &str = "database.sqlite-wal";
+const SHM: &str = "database.sqlite-shm";
 const MARKER: &str = "checkpoint";
+const NEW_MARKER: &str = "checkpoint.new";
 const MAGIC: &[u8; 8] = b"HWCKPT\x00\x01";
 const MARKER_BYTES: usize = 8 + 8 + 4 + 8 + 8;
 pub(crate) const WAL_HEADER_BYTES: u64 = 32;
@@ -38,29 +46,42 @@ pub(crate) struct Marker {
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     dir: PathBuf,
+    folder: Arc<dyn Folder>,
 }
 
 impl Files {
-    pub(crate) fn new(dir: &Path) -> Files {
-        Files { dir: dir.to_path_buf() }
+    /// Those in a folder; `dir` is the path by which SQLite's VFS knows it.
+    pub(crate) fn new(dir: &Path, folder: Arc<dyn Folder>) -> Files {
+        Files { dir: dir.to_path_buf(), folder }
     }
 
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
+    pub(crate) fn folder(&self) -> &dyn Folder {
+        &*self.folder
     }
 
-    /// SQLite's database file.
+    /// The path of SQLite's database file.
     pub(crate) fn database(&self) -> PathBuf {
-        self.dir.join("database.sqlite")
+        self.dir.join(DATABASE)
     }
 
-    /// SQLite's write-ahead log.
+    /// Where SQLite finds it.
+    pub(crate) fn location(&self) -> Location {
+        Location { path: self.database(), vfs: self.folder.vfs() }
+    }
+
+    /// The path of SQLite's write-ahead log.
     pub(crate) fn wal(&self) -> PathBuf {
-        self.dir.join("database.sqlite-wal")
+        self.dir.join(WAL)
     }
 
-    fn shm(&self) -> PathBuf {
-        self.dir.join("database.sqlite-shm")
+    /// Whether the database file is there.
+    pub(crate) fn database_exists(&self) -> bool {
+        self.folder.open(DATABASE).is_ok()
+    }
+
+    /// Whether SQLite's log holds anything.
+    pub(crate) fn wal_is_empty(&self) -> bool {
+        self.folder.open(WAL).and_then(|wal| wal.len()).map_or(true, |bytes| bytes == 0)
     }
 
     fn marker(&self) -> PathBuf {
@@ -70,7 +91,7 @@ impl Files {
     /// Reads the marker. `Ok(None)`: there is none.
     pub(crate) fn read_marker(&self) -> Result<Option<Marker>, OpenError> {
         let path = self.marker();
-        let bytes = match fs::read(&path) {
+        let bytes = match folder::read(self.folder(), MARKER) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(OpenError::Io { path, error }),
@@ -102,19 +123,18 @@ impl Files {
         let checksum = Sha256::digest(&bytes);
         bytes.extend_from_slice(&checksum[..8]);
         assert_eq!(bytes.len(), MARKER_BYTES);
-        let new = self.dir.join("checkpoint.new");
-        let mut file = File::create(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, self.marker())?;
-        File::open(&self.dir)?.sync_all()
+        let file = folder::create_empty(self.folder(), NEW_MARKER)?;
+        file.write_at(0, &bytes)?;
+        file.sync_data()?;
+        self.folder.rename(NEW_MARKER, MARKER)?;
+        self.folder.sync_dir()
     }
 
     /// Cuts the log as the marker says (see above). No connection may be open.
     pub(crate) fn cut_to_marker(&self, marker: &Marker) -> io::Result<()> {
         let mut header = [0; WAL_HEADER_BYTES as usize];
-        let known = match File::open(self.wal()) {
-            Ok(file) => file.read_exact_at(&mut header, 0).is_ok(),
+        let known = match self.folder.open(WAL) {
+            Ok(file) => folder::read_exact(&*file, 0, &mut header).is_ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(error),
         };
@@ -126,63 +146,56 @@ impl Files {
     pub(crate) fn cut(&self, frames: u32) -> io::Result<()> {
         let length =
             if frames == 0 { 0 } else { WAL_HEADER_BYTES + u64::from(frames) * (FRAME_HEADER_BYTES + PAGE_BYTES) };
-        match OpenOptions::new().write(true).open(self.wal()) {
+        match self.folder.open(WAL) {
             Ok(file) => {
-                if file.metadata()?.len() > length {
+                if file.len()? > length {
                     file.set_len(length)?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        remove(&self.shm())
+        self.remove(SHM)
     }
 
     /// Removes what there is of a database that was never finished.
     pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
-        let [one, other] = self.sums();
-        for path in [self.database(), self.wal(), self.shm(), one, other] {
-            remove(&path)?;
-        }
-        Ok(())
+        let [one, other] = sums::NAMES;
+        [DATABASE, WAL, SHM, one, other].into_iter().try_for_each(|name| self.remove(name))
     }
 
     /// Renames the files of a damaged database to `*.damaged`, in place of the last ones that were. The marker goes first, durably: without it nobody takes the
     /// rest for a database.
     pub(crate) fn set_aside(&self) -> io::Result<()> {
-        let aside = |path: &Path| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".damaged");
-            PathBuf::from(name)
-        };
-        let [one, other] = self.sums();
-        let rest = [self.database(), self.wal(), one, other];
-        for path in rest.iter().chain([&self.marker()]) {
-            remove(&aside(path))?;
+        let aside = |name: &str| format!("{name}.damaged");
+        let [one, other] = sums::NAMES;
+        let rest = [DATABASE, WAL, one, other];
+        for name in rest.iter().chain([&MARKER]) {
+            self.remove(&aside(name))?;
         }
-        fs::rename(self.marker(), aside(&self.marker()))?;
-        File::open(&self.dir)?.sync_all()?;
-        for path in &rest {
-            match fs::rename(path, aside(path)) {
+        self.folder.rename(MARKER, &aside(MARKER))?;
+        self.folder.sync_dir()?;
+        for name in rest {
+            match self.folder.rename(name, &aside(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        remove(&self.shm())?;
-        File::open(&self.dir)?.sync_all()
+        self.remove(SHM)?;
+        self.folder.sync_dir()
     }
 
     /// Makes a file that was written by SQLite durable, with its name.
     pub(crate) fn sync_database(&self) -> io::Result<()> {
-        File::open(self.database())?.sync_all()?;
-        File::open(&self.dir)?.sync_all()
+        self.folder.open(DATABASE)?.sync_data()?;
+        self.folder.sync_dir()
     }
 
     /// Whether the database file is there and begins like one.
     pub(crate) fn check_database(&self) -> Result<(), OpenError> {
         let path = self.database();
         let mut start = [0; 16];
-        match File::open(&path).and_then(|mut file| file.read_exact(&mut start)) {
+        match self.folder.open(DATABASE).and_then(|file| folder::read_exact(&*file, 0, &mut start)) {
             Ok(()) if &start == b"SQLite format 3\0" => Ok(()),
             Ok(()) => {
                 Err(OpenError::Malformed { path, found: "it does not begin as a SQLite database does".to_string() })
@@ -190,16 +203,16 @@ impl Files {
             Err(error) => Err(OpenError::Io { path, error }),
         }
     }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match self.folder.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The size of a log of that many frames.
 pub(crate) fn wal_bytes(frames: u32) -> u64 {
     WAL_HEADER_BYTES + u64::from(frames) * (FRAME_HEADER_BYTES + PAGE_BYTES)
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }

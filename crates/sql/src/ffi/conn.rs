@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use rusqlite::ffi;
@@ -45,6 +45,22 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// Where a database file is.
+#[derive(Clone, Debug)]
+pub(crate) struct Location {
+    /// Its path.
+    pub(crate) path: PathBuf,
+    /// The name of the VFS that knows it; `None` for SQLite's default.
+    pub(crate) vfs: Option<&'static CStr>,
+}
+
+impl From<&Path> for Location {
+    /// A file of the file system's.
+    fn from(path: &Path) -> Location {
+        Location { path: path.to_path_buf(), vfs: None }
+    }
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenMode {
@@ -81,7 +97,8 @@ unsafe impl Send for Conn {}
 
 impl Conn {
     /// Opens a file, and installs the hooks before anything is prepared: a DELETE that was prepared without them would report no rows.
-    pub(crate) fn open(path: &Path, mode: OpenMode, hooks: Hooks) -> Result<Conn, Failure> {
+    pub(crate) fn open(location: impl Into<Location>, mode: OpenMode, hooks: Hooks) -> Result<Conn, Failure> {
+        let Location { path, vfs } = location.into();
         let flags = match mode {
             OpenMode::Create => ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE,
             OpenMode::Existing => ffi::SQLITE_OPEN_READWRITE,
@@ -94,8 +111,9 @@ impl Conn {
             offset: None,
         })?;
         let mut db = ptr::null_mut();
-        // SAFETY: `name` is NUL-terminated and lives through the call; `db` receives a handle even on failure, which is closed below.
-        let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, ptr::null()) };
+        let vfs = vfs.map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: `name` and `vfs`, if there is one, are NUL-terminated and live through the call; `db` receives a handle even on failure, which is closed below.
+        let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, vfs) };
         let conn = Conn { cache: RefCell::new(BTreeMap::new()), db, hooks: Box::new(hooks) };
         if code != ffi::SQLITE_OK {
             return Err(conn.failure(code));

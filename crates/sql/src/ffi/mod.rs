@@ -8,7 +8,7 @@ mod hooks;
 mod snapshot;
 mod stmt;
 
-pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, OpenMode, compile_option_used, complete_statement};
+pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
 pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stmt::{Step, Stmt, ValueRef};

@@ -104,9 +104,9 @@ mod tests {
     fn a_copied_snapshot_is_the_one_that_sqlite_gives() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.sqlite");
-        let conn = Conn::open(&path, OpenMode::Create, Hooks::own()).unwrap();
+        let conn = Conn::open(path.as_path(), OpenMode::Create, Hooks::own()).unwrap();
         conn.exec("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(a)").unwrap();
-        let reader = Conn::open(&path, OpenMode::Existing, Hooks::own()).unwrap();
+        let reader = Conn::open(path.as_path(), OpenMode::Existing, Hooks::own()).unwrap();
         let mut earlier = Vec::new();
         for count in 1..5 {
             conn.exec("INSERT INTO t VALUES(1)").unwrap();
