@@ -103,7 +103,9 @@ impl LogFacts {
                 self.batches.push((header.base, bytes.clone()));
             } else if !header.control {
                 let records = batch::records(&bytes).map_err(|error| error.to_string())?;
-                content = fold(content, &Entry::decode(&records)?);
+                if let Some(entry) = Entry::find(&records)? {
+                    content = fold(content, &entry);
+                }
             }
             for index in 0..header.count {
                 let mut hasher = Fnv(chain);

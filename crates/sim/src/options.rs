@@ -20,10 +20,12 @@ pub enum Profile {
     Quorum5,
     /// Five nodes, `isr:2`.
     Isr5,
+    /// Three nodes, `quorum:2`, whose databases are SQLite on a simulated disk. Not drawn by the mixture, since a seed takes many times as long.
+    Sqlite,
 }
 
 impl Profile {
-    /// All but the mixture.
+    /// Those that the mixture draws from.
     pub const ALL: [Profile; 5] = [Profile::One, Profile::Quorum3, Profile::Isr3, Profile::Quorum5, Profile::Isr5];
 
     /// Its name on the command line.
@@ -35,6 +37,7 @@ impl Profile {
             Profile::Isr3 => "isr3",
             Profile::Quorum5 => "quorum5",
             Profile::Isr5 => "isr5",
+            Profile::Sqlite => "sqlite",
         }
     }
 
@@ -58,7 +61,7 @@ impl Profile {
         match self {
             Profile::Mixed => panic!("a seed draws its profile before it asks for its nodes"),
             Profile::One => 1,
-            Profile::Quorum3 | Profile::Isr3 => 3,
+            Profile::Quorum3 | Profile::Isr3 | Profile::Sqlite => 3,
             Profile::Quorum5 | Profile::Isr5 => 5,
         }
     }
@@ -76,7 +79,7 @@ impl std::str::FromStr for Profile {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Profile, String> {
-        let all = || std::iter::once(Profile::Mixed).chain(Profile::ALL);
+        let all = || [Profile::Mixed, Profile::Sqlite].into_iter().chain(Profile::ALL);
         all().find(|profile| profile.name() == name).ok_or_else(|| {
             let names: Vec<_> = all().map(Profile::name).collect();
             format!("a profile is one of {}; found {name:?}", names.join(", "))
@@ -90,7 +93,7 @@ mod tests {
 
     #[test]
     fn names_read_back_and_a_wrong_one_is_told_the_right_ones() {
-        for profile in Profile::ALL {
+        for profile in Profile::ALL.into_iter().chain([Profile::Sqlite]) {
             assert_eq!(profile.name().parse(), Ok(profile));
         }
         assert!("seven".parse::<Profile>().unwrap_err().contains("quorum3"));

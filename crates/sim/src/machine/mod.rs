@@ -8,17 +8,23 @@
 //!         readers' state ^    tail: transactions that only the executing side knows
 //! ```
 
+mod seam;
 mod state;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use highwater_partition::Reign;
-use highwater_wire::{Epoch, Offset, batch};
+use highwater_wire::{Epoch, NodeId, Offset, batch};
 
+pub(crate) use seam::for_profile;
+pub use seam::{Executed, Machine, Machines, Shown, Store, View, provide};
 pub use state::{Entry, Foreseen, NOWHERE, OpId, Place, State, Write, WriteAnswer};
 
+use crate::rng::Rng;
 use crate::trace::Fnv;
 
 /// A transaction between what is published and what is applied.
@@ -31,7 +37,7 @@ struct Transaction {
 
 /// A state at an offset, with a hash of the transactions that led to it.
 #[derive(Clone, Debug, Default)]
-pub struct Checkpoint {
+struct Checkpoint {
     /// The state.
     pub state: State,
     /// The offset after the last transaction in it.
@@ -42,24 +48,44 @@ pub struct Checkpoint {
     pub content: u64,
 }
 
-/// What executing a request ahead gave.
-#[derive(Debug)]
-pub struct Executed {
-    /// What to answer, once it may leave.
-    pub answer: WriteAnswer,
-    /// The reign it was executed in.
-    pub reign: Reign,
-    /// The end of the state it was computed from, its own effect included.
-    pub until: Offset,
-    /// Where the effect lies that the same key had before.
-    pub before: Option<Place>,
-    /// The proposal, if it has an effect: the base and the batches.
-    pub proposal: Option<(Offset, BytesMut)>,
+/// Machines that are maps in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Maps;
+
+impl Machines for Maps {
+    fn store(&self, _: NodeId, _: Rng) -> Box<dyn Store> {
+        Box::new(Kept::default())
+    }
+
+    fn replay(&self, batches: &Bytes, to: Offset) -> Result<State, String> {
+        let mut machine = MapMachine::restore(&Kept::default());
+        machine.apply(0, to, batches, true)?;
+        Ok(machine.latest)
+    }
+}
+
+/// What survives a process: the last state that was kept. It is replaced whole, so that no crash can tear it.
+#[derive(Clone, Debug, Default)]
+struct Kept(Rc<RefCell<Checkpoint>>);
+
+impl Store for Kept {
+    fn open(&mut self) -> Result<Box<dyn Machine>, String> {
+        Ok(Box::new(MapMachine::restore(self)))
+    }
+
+    fn crash(&mut self, _: bool, _: &mut Rng) {}
+
+    fn fail_from(&mut self, _: &mut Rng) -> bool {
+        false
+    }
+
+    fn heal(&mut self) {}
 }
 
 /// The machine of one process.
 #[derive(Debug)]
-pub struct Machine {
+struct MapMachine {
+    kept: Kept,
     /// What readers see if `shown`.
     base: Checkpoint,
     shown: bool,
@@ -76,41 +102,33 @@ pub fn fold(content: u64, entry: &Entry) -> u64 {
     hasher.finish()
 }
 
-impl Machine {
+impl MapMachine {
     /// A machine that starts from what survived the last process.
-    pub fn restore(from: &Checkpoint) -> Machine {
-        Machine {
-            base: from.clone(),
+    fn restore(kept: &Kept) -> MapMachine {
+        let base = kept.0.borrow().clone();
+        MapMachine {
+            kept: kept.clone(),
             shown: false,
             tail: VecDeque::new(),
-            latest: from.state.clone(),
-            applied: from.at,
+            latest: base.state.clone(),
+            applied: base.at,
             reign: None,
+            base,
         }
     }
 
-    /// How far it has applied.
-    pub fn applied(&self) -> Offset {
+    /// What readers see, if anything may be seen.
+    fn published(&self) -> Option<&Checkpoint> {
+        self.shown.then_some(&self.base)
+    }
+}
+
+impl Machine for MapMachine {
+    fn applied(&self) -> Offset {
         self.applied
     }
 
-    /// The reign in which it executes requests itself.
-    pub fn reign(&self) -> Option<Reign> {
-        self.reign
-    }
-
-    /// What readers see, if anything may be seen.
-    pub fn published(&self) -> Option<&Checkpoint> {
-        self.shown.then_some(&self.base)
-    }
-
-    /// The newest state known to be committed, to survive a crash.
-    pub fn checkpoint(&self) -> Checkpoint {
-        self.base.clone()
-    }
-
-    /// Carries out `Command::Apply`.
-    pub fn apply(&mut self, from: Offset, to: Offset, batches: &Bytes) -> Result<(), String> {
+    fn apply(&mut self, from: Offset, to: Offset, batches: &Bytes, _: bool) -> Result<(), String> {
         if self.reign.is_some() {
             return Err(format!("told to apply [{from}, {to}) while it executes ahead"));
         }
@@ -142,8 +160,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Carries out `Command::Lead`.
-    pub fn lead(&mut self, reign: Reign, end: Offset) -> Result<(), String> {
+    fn lead(&mut self, reign: Reign, end: Offset) -> Result<(), String> {
         if self.applied != end {
             return Err(format!("told to lead from {end}, while {} is applied", self.applied));
         }
@@ -151,11 +168,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Executes a request ahead of the log; `None` if this machine does not lead.
-    pub fn execute(&mut self, entry: &Entry, timestamp_ms: i64) -> Option<Executed> {
-        let reign = self.reign?;
+    fn execute(&mut self, entry: &Entry, timestamp_ms: i64) -> Result<Option<Executed>, String> {
+        let Some(reign) = self.reign else { return Ok(None) };
         let Foreseen { answer, effect, before } = self.latest.foresee(entry);
-        let mut proposal = None;
+        let mut proposals = Vec::new();
         if effect {
             let records = entry.records();
             let base = self.applied;
@@ -163,13 +179,12 @@ impl Machine {
             let applied = self.latest.apply(entry, (reign.epoch, self.applied));
             assert_eq!(applied, Ok(answer), "a change that was foreseen happens");
             self.tail.push_back(Transaction { to: self.applied, epoch: reign.epoch, entry: Some(*entry) });
-            proposal = Some((base, batch::build(&records, timestamp_ms)));
+            proposals.push((base, batch::build(&records, timestamp_ms)));
         }
-        Some(Executed { answer, reign, until: self.applied, before, proposal })
+        Ok(Some(Executed { answer, reign, until: self.applied, wrote: effect, before, proposals }))
     }
 
-    /// Carries out `Command::Publish`.
-    pub fn publish(&mut self, hw: Offset) -> Result<(), String> {
+    fn publish(&mut self, hw: Offset) -> Result<(), String> {
         if hw > self.applied {
             return Err(format!("told to publish {hw}, while only {} is applied", self.applied));
         }
@@ -187,8 +202,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Carries out `Command::Rewind`; returns what is applied now.
-    pub fn rewind(&mut self, to: Offset) -> Result<Offset, String> {
+    fn rewind(&mut self, to: Offset) -> Result<Offset, String> {
         self.reign = None;
         self.shown = false;
         if to < self.base.at {
@@ -206,6 +220,33 @@ impl Machine {
         self.applied = self.tail.back().map_or(self.base.at, |transaction| transaction.to);
         Ok(self.applied)
     }
+
+    fn shown(&mut self) -> Result<Option<Shown>, String> {
+        Ok(self.published().map(|base| Shown { at: base.at, epoch: base.epoch, content: base.content }))
+    }
+
+    fn look(&mut self, key: u8, list: u8) -> Result<Option<View>, String> {
+        Ok(self.published().map(|base| {
+            let elements = base.state.list(list);
+            View {
+                at: base.at,
+                epoch: base.epoch,
+                effects: base.state.journal().len() as u64,
+                register: base.state.register(key),
+                list_len: elements.len() as u64,
+                list_last: elements.last().copied().unwrap_or(0),
+            }
+        }))
+    }
+
+    fn everything(&mut self) -> Result<Option<(Offset, State)>, String> {
+        Ok(self.published().map(|base| (base.at, base.state.clone())))
+    }
+
+    fn keep(&mut self) -> Result<(), String> {
+        *self.kept.0.borrow_mut() = self.base.clone();
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -222,11 +263,11 @@ mod tests {
 
     #[test]
     fn what_is_executed_ahead_is_invisible_until_published_and_gone_after_a_rewind() {
-        let mut machine = Machine::restore(&Checkpoint::default());
-        assert!(machine.execute(&set(1, 5), 0).is_none(), "nothing is executed before it leads");
+        let mut machine = MapMachine::restore(&Kept::default());
+        assert!(machine.execute(&set(1, 5), 0).unwrap().is_none(), "nothing is executed before it leads");
         machine.lead(reign(0), 0).unwrap();
-        let first = machine.execute(&set(1, 5), 0).unwrap();
-        let second = machine.execute(&set(2, 6), 0).unwrap();
+        let first = machine.execute(&set(1, 5), 0).unwrap().unwrap();
+        let second = machine.execute(&set(2, 6), 0).unwrap().unwrap();
         assert_eq!((first.until, second.until), (1, 2));
         assert!(machine.published().is_none());
         machine.publish(1).unwrap();
@@ -235,21 +276,21 @@ mod tests {
         assert!(machine.published().is_none(), "readers see nothing until the next publish");
         machine.publish(1).unwrap();
         machine.lead(reign(1), 1).unwrap();
-        assert!(machine.execute(&set(1, 5), 0).unwrap().proposal.is_none(), "the key has had its effect");
-        assert!(machine.execute(&set(2, 6), 0).unwrap().proposal.is_some(), "the rewound one has not");
+        assert!(machine.execute(&set(1, 5), 0).unwrap().unwrap().proposals.is_empty(), "the key has had its effect");
+        assert!(!machine.execute(&set(2, 6), 0).unwrap().unwrap().proposals.is_empty(), "the rewound one has not");
     }
 
     #[test]
     fn a_follower_applies_the_bytes_of_the_leader() {
-        let mut leader = Machine::restore(&Checkpoint::default());
+        let mut leader = MapMachine::restore(&Kept::default());
         leader.lead(reign(0), 0).unwrap();
-        let (base, mut bytes) = leader.execute(&set(1, 5), 0).unwrap().proposal.unwrap();
+        let (base, mut bytes) = leader.execute(&set(1, 5), 0).unwrap().unwrap().proposals.remove(0);
         batch::stamp(&mut bytes, base, Epoch(0)).unwrap();
-        let mut follower = Machine::restore(&Checkpoint::default());
-        follower.apply(0, 1, &bytes.freeze()).unwrap();
+        let mut follower = MapMachine::restore(&Kept::default());
+        follower.apply(0, 1, &bytes.freeze(), true).unwrap();
         follower.publish(1).unwrap();
         leader.publish(1).unwrap();
-        assert_eq!(follower.checkpoint().content, leader.checkpoint().content);
+        assert_eq!(follower.shown(), leader.shown());
         assert!(follower.rewind(0).is_err(), "what was committed is not taken back");
     }
 }

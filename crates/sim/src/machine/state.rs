@@ -42,6 +42,11 @@ pub enum Write {
     },
 }
 
+/// The bytes of a write.
+const BYTES: usize = 27;
+/// What comes before them where they lie among others.
+const MARK: &[u8] = b"simulated write:";
+
 /// What a write answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteAnswer {
@@ -78,6 +83,30 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Its bytes, for a machine that keeps them in records of its own making: [`Entry::find`] finds them there.
+    pub fn marked(&self) -> Vec<u8> {
+        let mut bytes = MARK.to_vec();
+        bytes.extend_from_slice(self.records()[0].value.as_deref().unwrap_or(&[]));
+        bytes
+    }
+
+    /// The write in a transaction's records, if it has one: the records are those of [`Entry::records`], or one of them holds [`Entry::marked`]. Says what
+    /// is wrong with a write that cannot be read.
+    pub fn find(records: &[Record]) -> Result<Option<Entry>, String> {
+        let values = || records.iter().filter_map(|record| record.value.as_ref());
+        for value in values() {
+            let Some(at) = value.windows(MARK.len()).position(|bytes| bytes == MARK) else { continue };
+            let from = at + MARK.len();
+            let bytes = value.get(from..from + BYTES).ok_or("a marked write is cut off")?;
+            let record = Record { key: None, value: Some(Bytes::copy_from_slice(bytes)) };
+            return Entry::decode(&[record]).map(Some);
+        }
+        match values().next() {
+            Some(value) if value.len() == BYTES => Entry::decode(records).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// The records of its transaction. Appends to list 0 take two offsets, so that offsets and transactions do not coincide.
     pub fn records(&self) -> Vec<Record> {
         let (tag, target, first, second) = match self.write {
@@ -100,8 +129,8 @@ impl Entry {
     pub fn decode(records: &[Record]) -> Result<Entry, String> {
         let value =
             records.first().and_then(|record| record.value.as_ref()).ok_or("a transaction without a first record")?;
-        if value.len() != 27 {
-            return Err(format!("a record of 27 bytes was expected, found {}", value.len()));
+        if value.len() != BYTES {
+            return Err(format!("a record of {BYTES} bytes was expected, found {}", value.len()));
         }
         let number = |at: usize| {
             let mut bytes = [0; 8];
@@ -126,6 +155,8 @@ pub struct State {
     lists: BTreeMap<u8, Vec<u64>>,
     journal: Vec<OpId>,
     answers: BTreeMap<OpId, (WriteAnswer, Place)>,
+    /// A hash of whatever else a machine holds that must be equal on all replicas.
+    digest: Vec<u8>,
 }
 
 /// Where a transaction ends: its epoch, and the offset after it.
@@ -183,6 +214,16 @@ impl State {
         Ok(answer)
     }
 
+    /// What was read out of a machine that keeps it in its own way; `digest` is a hash of all that must be equal on all replicas.
+    pub fn read(
+        registers: BTreeMap<u8, u64>,
+        lists: BTreeMap<u8, Vec<u64>>,
+        journal: Vec<OpId>,
+        digest: Vec<u8>,
+    ) -> State {
+        State { registers, lists, journal, answers: BTreeMap::new(), digest }
+    }
+
     /// A register; 0 if it was never written.
     pub fn register(&self, key: u8) -> u64 {
         self.registers.get(&key).copied().unwrap_or(0)
@@ -213,6 +254,12 @@ mod tests {
         ] {
             let entry = Entry { op: OpId(12), keyed: true, write };
             assert_eq!(Entry::decode(&entry.records()), Ok(entry));
+            assert_eq!(Entry::find(&entry.records()), Ok(Some(entry)));
+            let among_others = [b"a row: ".as_slice(), &entry.marked(), b"!"].concat();
+            let records = [b"another row".to_vec(), among_others]
+                .map(|value| Record { key: None, value: Some(Bytes::from(value)) });
+            assert_eq!(Entry::find(&records), Ok(Some(entry)));
+            assert_eq!(Entry::find(&records[..1]), Ok(None));
         }
         assert!(Entry::decode(&[Record { key: None, value: Some(Bytes::from_static(b"x")) }]).is_err());
     }

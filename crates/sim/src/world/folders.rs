@@ -16,7 +16,8 @@ use crate::facts::{Attempt, Observation, Place};
 pub(super) type Notes = Rc<RefCell<Vec<Observation>>>;
 
 /// Segments are small, so that a run sees many of them begin.
-const OPTIONS: Options = Options { segment_bytes: 24 << 10, zero_bytes: 4 << 10, cache_bytes: 16 << 10, create: true };
+pub(super) const OPTIONS: Options =
+    Options { segment_bytes: 24 << 10, zero_bytes: 4 << 10, cache_bytes: 16 << 10, create: true };
 
 /// The folders of one process.
 #[derive(Debug)]

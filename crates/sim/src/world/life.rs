@@ -14,7 +14,7 @@ use super::folders::SimFolders;
 use super::node::{Node, Process};
 use super::{DATABASE, World};
 use crate::facts::Observation;
-use crate::machine::Checkpoint;
+use crate::machine::Store;
 use crate::rng::Rng;
 
 /// Without a heartbeat for this long a node is taken for dead.
@@ -22,7 +22,7 @@ const SESSION_MS: u64 = 600;
 
 impl Node {
     /// A node whose folder has just been made.
-    pub(super) fn new(id: NodeId, rng: &mut Rng, skew: bool) -> Node {
+    pub(super) fn new(id: NodeId, rng: &mut Rng, skew: bool, store: Box<dyn Store>) -> Node {
         let log = LogId(rng.next());
         Node {
             id,
@@ -30,7 +30,7 @@ impl Node {
             clock: Clock::new(rng, skew),
             disk: Disk::default(),
             state: NodeState { cluster: 1, node: id, log, starts: 0, incarnations: Vec::new() },
-            checkpoint: Checkpoint::default(),
+            store,
             life: 0,
             process: None,
             paused_until: 0,
@@ -118,6 +118,7 @@ impl World {
             node.disk_fault = false;
         }
         node.disk.crash(power, &mut rng);
+        node.store.crash(power, &mut rng);
         self.cuts.retain(|place, _| place.node != id);
         self.trace
             .note(now, &(id, power), || format!("node {id}: died, power {}", if power { "lost" } else { "kept" }));
@@ -147,6 +148,9 @@ impl World {
         let mut rng = self.rng.fork(17);
         let node = self.node_mut(id);
         node.disk_fault = true;
-        node.disk.fail_from(&mut rng);
+        // Either the logs' disk, or that of the state machine, if it has one.
+        if !(node.store_fails(&mut rng)) {
+            node.disk.fail_from(&mut rng);
+        }
     }
 }

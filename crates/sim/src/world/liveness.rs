@@ -12,7 +12,7 @@
 
 use highwater_host::Input;
 use highwater_partition::{self as partition, Outcome};
-use highwater_wire::NodeId;
+use highwater_wire::{NodeId, PartitionId};
 
 use super::World;
 use super::event::Event;
@@ -20,7 +20,7 @@ use super::node::Waiting;
 use crate::clients::{Ask, Call, End, Final, Instant};
 use crate::faults::Fault;
 use crate::laws::HISTORY_LAWS;
-use crate::machine::{Checkpoint, Entry, OpId, Write};
+use crate::machine::{Entry, OpId, Write};
 
 /// Within this long everything must have come back: some twenty node sessions.
 pub(super) const BOUND_US: Instant = 12_000_000;
@@ -57,6 +57,7 @@ impl World {
         for id in all {
             let node = self.node_mut(id);
             node.disk.heal();
+            node.store.heal();
             (node.slow_until, node.doom) = (0, None);
             // A process whose disk was to fail may have failed already and not yet know.
             let broken = node.disk_fault;
@@ -178,14 +179,19 @@ impl World {
     }
 
     /// A node answers it.
-    pub(super) fn read_everything(&mut self, id: NodeId, outcome: &Outcome, shown: Option<Checkpoint>) {
-        match (outcome, shown) {
-            (Outcome::Done(_), Some(shown)) => {
-                self.ends.insert(id, shown.state);
+    pub(super) fn read_everything(&mut self, id: NodeId, partition: PartitionId, outcome: &Outcome) {
+        if !matches!(outcome, Outcome::Done(_)) {
+            self.break_law("live-once-healed", format!("node {id} does not answer the final read: {outcome:?}"));
+            return;
+        }
+        let database = self.node_mut(id).process.as_mut().and_then(|process| process.database.as_mut());
+        match database.map(|database| database.machine.everything()) {
+            Some(Ok(Some((at, state)))) => {
+                self.compare_with_log(id, partition, at, &state);
+                self.ends.insert(id, state);
             }
-            (outcome, _) => {
-                self.break_law("live-once-healed", format!("node {id} does not answer the final read: {outcome:?}"))
-            }
+            Some(Err(error)) => self.machine_failed(id, &format!("the final read: {error}")),
+            _ => self.break_law("live-once-healed", format!("readers of node {id} see nothing at the end")),
         }
     }
 

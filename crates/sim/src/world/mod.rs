@@ -12,6 +12,7 @@ mod liveness;
 mod network;
 mod node;
 mod perform;
+mod replay;
 mod serve;
 mod strike;
 mod watch;
@@ -27,7 +28,7 @@ use highwater_wire::{Epoch, NodeId, Offset, PartitionId, PeerId, Set};
 use crate::clients::{Ask, Client, End, History, Instant};
 use crate::faults::{self, Fault};
 use crate::laws::Law;
-use crate::machine::{OpId, State};
+use crate::machine::{self, Machines, OpId, State};
 use crate::options::Profile;
 use crate::oracle::{Broken, Oracle};
 use crate::plan::{CLIENTS, Plan, Reduction, Strike};
@@ -78,6 +79,7 @@ pub(crate) struct Counted {
 
 /// The cluster.
 pub(crate) struct World {
+    machines: &'static dyn Machines,
     rng: Rng,
     now: Instant,
     queue: Queue,
@@ -118,8 +120,15 @@ impl World {
         faults.retain(|fault| !reduction.without.contains(fault));
         let count = profile.nodes();
         let mut make = rng.fork(3);
+        let machines = machine::for_profile(profile);
+        // Not forked from the others' generator, since few machines draw from theirs.
+        let mut stores = Rng::new(seed ^ 0x5707_e5ee_d000_0000);
         let nodes: BTreeMap<_, _> = (1..=count)
-            .map(|id| (NodeId(id), Node::new(NodeId(id), &mut make, faults.contains(&Fault::Skew))))
+            .map(NodeId)
+            .map(|id| {
+                let store = machines.store(id, stores.fork(u64::from(id.0)));
+                (id, Node::new(id, &mut make, faults.contains(&Fault::Skew), store))
+            })
             .collect();
         let voters: Vec<PeerId> = nodes.values().map(Node::peer).collect();
         let rule = highwater_wire::CommitRule::Quorum { q: count / 2 + 1 };
@@ -129,6 +138,7 @@ impl World {
             .collect();
         let network = Network::new(rng.fork(5), &faults);
         let mut world = World {
+            machines,
             rng,
             now: 0,
             queue: Queue::default(),

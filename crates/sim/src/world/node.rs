@@ -11,7 +11,8 @@ use super::disk::Disk;
 use super::event::{Attempt, Life};
 use super::folders::SimFolders;
 use crate::clients::{Ask, Instant};
-use crate::machine::{Checkpoint, Machine, Place, WriteAnswer};
+use crate::machine::{Machine, Place, Store, WriteAnswer};
+use crate::rng::Rng;
 
 /// What the state machine is told, in order.
 #[derive(Debug)]
@@ -34,12 +35,11 @@ pub(super) enum Waiting {
 }
 
 /// A database's state machine in a process.
-#[derive(Debug)]
 pub(super) struct Database {
     /// Its partition.
     pub(super) partition: PartitionId,
     /// The machine.
-    pub(super) machine: Machine,
+    pub(super) machine: Box<dyn Machine>,
     /// What it has been told and not taken up.
     pub(super) work: VecDeque<Work>,
     /// Whether a turn is under way.
@@ -87,8 +87,8 @@ pub(super) struct Node {
     pub(super) disk: Disk,
     /// Its memory, durable.
     pub(super) state: NodeState,
-    /// The state of its database, durable.
-    pub(super) checkpoint: Checkpoint,
+    /// Its database, as it lies on the disk.
+    pub(super) store: Box<dyn Store>,
     /// The number of its process.
     pub(super) life: Life,
     /// Its process.
@@ -101,4 +101,12 @@ pub(super) struct Node {
     pub(super) doom: Option<Doom>,
     /// A fault of its disk was ordered in this life, so that it may stop.
     pub(super) disk_fault: bool,
+}
+
+impl Node {
+    /// Perhaps, and if the state machine has a disk, that fails from some operation on, and whether it does.
+    pub(super) fn store_fails(&mut self, rng: &mut Rng) -> bool {
+        let mut store = rng.clone();
+        store.percent(50) && self.store.fail_from(&mut store)
+    }
 }

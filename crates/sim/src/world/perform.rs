@@ -12,7 +12,6 @@ use super::node::Doom;
 use super::node::{Database, Work};
 use crate::clients::Instant;
 use crate::facts::{Observation, Place};
-use crate::machine::Machine;
 
 impl World {
     /// Lets a node take one input in, and performs what follows.
@@ -70,7 +69,10 @@ impl World {
             Effect::Flush(partition, job) => self.schedule_flush(id, partition, job),
             Effect::Opened(partition, _) => {
                 let node = self.node_mut(id);
-                let machine = Machine::restore(&node.checkpoint);
+                let machine = match node.store.open() {
+                    Ok(machine) => machine,
+                    Err(error) => return self.machine_failed(id, &format!("opening it: {error}")),
+                };
                 let applied = machine.applied();
                 if let Some(process) = node.process.as_mut() {
                     process.database = Some(Database { partition, machine, work: Default::default(), turning: false });
@@ -184,16 +186,19 @@ impl World {
         };
         if let Command::Publish { hw } = command {
             // Seen by readers before any later effect.
-            if let Err(error) = database.machine.publish(hw) {
-                self.break_law("machine-is-driven-in-order", format!("{place:?}: {error}"));
-                return;
-            }
-            if let Some(shown) = database.machine.published() {
-                let seen = Observation::Published { place, at: shown.at, content: shown.content };
-                if keeps {
-                    node.checkpoint = shown.clone();
+            let machine = &mut database.machine;
+            let shown = machine.publish(hw).and_then(|()| machine.shown()).and_then(|shown| {
+                if keeps && shown.is_some() {
+                    machine.keep()?;
                 }
-                self.see(seen);
+                Ok(shown)
+            });
+            match shown {
+                Ok(None) => {}
+                Ok(Some(shown)) => {
+                    self.see(Observation::Published { place, at: shown.at, content: shown.content });
+                }
+                Err(error) => self.machine_failed(id, &format!("publishing {hw}: {error}")),
             }
             return;
         }

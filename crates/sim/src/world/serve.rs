@@ -10,7 +10,7 @@ use super::node::{Waiting, Work};
 use crate::clients::{Ask, Call, End, Freshness, Next, Seen};
 use crate::facts::{Observation, Place};
 use crate::faults::Fault;
-use crate::machine::{Checkpoint, OpId};
+use crate::machine::{OpId, View};
 
 /// How long a node lets a request wait, microseconds.
 const SERVER_WAIT_US: u64 = 700_000;
@@ -95,10 +95,13 @@ impl World {
         let linearizable = freshness == Freshness::Linearizable;
         let waiting = Waiting::Read { attempt, key, list, linearizable };
         match freshness {
-            Freshness::Eventual => {
-                let seen = database.machine.published().map(|shown| view(partition, shown, key, list));
-                self.answer_client(id, attempt, seen.map_or(End::Failed, End::Read));
-            }
+            Freshness::Eventual => match database.machine.look(key, list) {
+                Ok(view) => {
+                    let end = view.map_or(End::Failed, |view| End::Read(seen(partition, view)));
+                    self.answer_client(id, attempt, end);
+                }
+                Err(error) => self.machine_failed(id, &format!("an eventual read: {error}")),
+            },
             Freshness::Linearizable => {
                 let place = Place { partition, node: id };
                 if self.see(Observation::ReadAsked { place, read: attempt.number }) {
@@ -152,8 +155,8 @@ impl World {
             );
             return;
         };
-        let Some(database) = process.database.as_ref() else { return };
-        let (partition, shown) = (database.partition, database.machine.published().cloned());
+        let Some(database) = process.database.as_mut() else { return };
+        let partition = database.partition;
         let place = Place { partition, node: id };
         match waiting {
             Waiting::Write { attempt, answer, until, before, wrote, committed } => {
@@ -179,9 +182,10 @@ impl World {
             }
             Waiting::Read { attempt, key, list, linearizable } => {
                 let end = match outcome {
-                    Outcome::Done(position) => match shown.filter(|shown| shown.at >= position.offset) {
-                        Some(shown) => End::Read(view(partition, &shown, key, list)),
-                        None => {
+                    Outcome::Done(position) => match database.machine.look(key, list) {
+                        Err(error) => return self.machine_failed(id, &format!("a read from {position}: {error}")),
+                        Ok(Some(view)) if view.at >= position.offset => End::Read(seen(partition, view)),
+                        Ok(_) => {
                             self.break_law(
                                 "a-served-read-is-published",
                                 format!("node {id} serves a read from {position}, and readers there do not see that"),
@@ -199,7 +203,7 @@ impl World {
                 }
                 self.answer_client(id, attempt, end);
             }
-            Waiting::Everything => self.read_everything(id, &outcome, shown),
+            Waiting::Everything => self.read_everything(id, partition, &outcome),
         }
     }
 
@@ -243,14 +247,8 @@ impl World {
     }
 }
 
-/// What a read sees of a state.
-fn view(partition: PartitionId, shown: &Checkpoint, key: u8, list: u8) -> Seen {
-    let elements = shown.state.list(list);
-    Seen {
-        at: Position { partition, epoch: shown.epoch, offset: shown.at },
-        effects: shown.state.journal().len() as u64,
-        register: shown.state.register(key),
-        list_len: elements.len() as u64,
-        list_last: elements.last().copied().unwrap_or(0),
-    }
+/// What a client is told of what a read saw.
+fn seen(partition: PartitionId, view: View) -> Seen {
+    let View { at, epoch, effects, register, list_len, list_last } = view;
+    Seen { at: Position { partition, epoch, offset: at }, effects, register, list_len, list_last }
 }

@@ -33,8 +33,8 @@ impl World {
         let tells = |input| Input::Partition(partition, input);
         let result = match database.work.pop_front() {
             None => Ok(None),
-            Some(Work::Command(Command::Apply { from, to, batches, .. })) => {
-                machine.apply(from, to, &batches).map(|()| Some(tells(partition::Input::Applied(to))))
+            Some(Work::Command(Command::Apply { from, to, batches, committed })) => {
+                machine.apply(from, to, &batches, committed).map(|()| Some(tells(partition::Input::Applied(to))))
             }
             Some(Work::Command(Command::Lead { reign, end })) => machine.lead(reign, end).map(|()| None),
             Some(Work::Command(Command::Rewind { to })) => {
@@ -43,6 +43,9 @@ impl World {
             Some(Work::Command(Command::Publish { .. })) => Err("a publication waited in line".to_owned()),
             Some(Work::Request { attempt, ask }) => {
                 self.execute(id, attempt, ask);
+                if self.node(id).process.is_none() {
+                    return;
+                }
                 Ok(None)
             }
         };
@@ -50,7 +53,7 @@ impl World {
             Ok(Some(input)) => self.tell(id, input),
             Ok(None) => {}
             Err(error) => {
-                self.break_law("machine-is-driven-in-order", format!("node {id}: {error}"));
+                self.machine_failed(id, &error);
                 return;
             }
         }
@@ -61,26 +64,44 @@ impl World {
     fn execute(&mut self, id: NodeId, attempt: Attempt, ask: Ask) {
         let Ask::Write { entry, leader_ack } = ask else { return };
         let timestamp_ms = (self.now / 1000) as i64;
-        let executed = self
-            .node_mut(id)
-            .process
-            .as_mut()
-            .and_then(|process| process.database.as_mut())
-            .and_then(|database| Some((database.partition, database.machine.execute(&entry, timestamp_ms)?)));
-        let Some((partition, executed)) = executed else {
+        let Some(database) = self.node_mut(id).process.as_mut().and_then(|process| process.database.as_mut()) else {
             self.answer_client(id, attempt, End::Failed);
             return;
         };
-        let wrote = executed.proposal.is_some();
+        let partition = database.partition;
+        let executed = match database.machine.execute(&entry, timestamp_ms) {
+            Ok(Some(executed)) => executed,
+            Ok(None) => {
+                self.answer_client(id, attempt, End::Failed);
+                return;
+            }
+            Err(error) => {
+                self.machine_failed(id, &format!("executing {entry:?}: {error}"));
+                return;
+            }
+        };
+        let wrote = executed.wrote;
         // An answer that shows what others wrote waits for the commit, whatever it asked for.
         let committed = !(leader_ack && wrote);
         let (answer, until, before, reign) = (executed.answer, executed.until, executed.before, executed.reign);
         let ticket = self.wait(id, Waiting::Write { attempt, answer, until, before, wrote, committed });
-        if let Some((base, batches)) = executed.proposal {
+        for (base, batches) in executed.proposals {
             self.tell(id, Input::Partition(partition, partition::Input::Propose(Proposal { reign, base, batches })));
         }
         let ack = if committed { partition::AckPolicy::Committed } else { partition::AckPolicy::Leader };
         self.tell(id, Input::Partition(partition, partition::Input::Hold { ticket, reign, until, wrote, ack }));
+    }
+
+    /// The machine has stopped, and its process with it: because its disk was to fail, or a law is broken.
+    pub(super) fn machine_failed(&mut self, id: NodeId, error: &str) {
+        let node = self.node(id);
+        if !node.disk_fault {
+            self.break_law("machines-go-on", format!("the state machine of node {id} stops: {error}"));
+            return;
+        }
+        let power = node.doom.is_some_and(|doom| doom.power);
+        self.trace.note(self.now, &id, || format!("node {id}: the state machine stops: {error}"));
+        self.die(id, power);
     }
 
     /// The machine tells the host something, behind what it has told before.
