@@ -3,6 +3,9 @@
 //! Pending writes are kept apart from synced bytes. A power loss keeps, for each sector of 512 bytes, some prefix of the writes it has seen since the last
 //! sync, and may tear the next; of pending creations, renames and removals it keeps any that still make sense. A failed sync leaves the pending writes
 //! readable and no later sync makes them durable: that is what kernels do.
+//!
+//! A disk may also *spoil* what was synced: rotten bytes, writes that it confirmed and lost, or put elsewhere. What should be there is kept aside, so that
+//! it can be put right again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,9 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::io::{Io, IoFile};
 
 mod inode;
+mod view;
 
 use inode::Inode;
-pub use inode::SECTOR_BYTES;
+pub use inode::{SECTOR_BYTES, Written};
 
 /// A kind of operation, for choosing what fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +66,7 @@ struct Disk {
     fault: Option<Fault>,
     counts: BTreeMap<Op, u64>,
     capacity_bytes: Option<u64>,
+    remembers: bool,
 }
 
 /// The folder, as one process sees it: clones share the disk. After a crash only the handle that it was called on still works.
@@ -215,11 +220,57 @@ impl MemIo {
         lock(&node).flip(at, mask);
     }
 
+    /// Remembers, from now on, what the newest writes of each file replaced when they were synced.
+    pub fn remember_writes(&self) {
+        lock(&self.disk).remembers = true;
+    }
+
+    /// Of the writes remembered, those over which nothing was written since, by file, the newest first. A power loss forgets them.
+    pub fn written(&self) -> Vec<Written> {
+        let disk = lock(&self.disk);
+        let of = |(name, node): (&String, &Node)| {
+            let uncovered = lock(node).uncovered();
+            uncovered.into_iter().map(|one| Written { name: name.clone(), ..one }).collect::<Vec<_>>()
+        };
+        disk.now.iter().flat_map(of).collect()
+    }
+
+    /// The disk shows these bytes from now on in place of what was written there, as far as the file reaches, until it is mended or written over.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn spoil(&self, name: &str, at: u64, bytes: &[u8]) {
+        let node = self.node(name);
+        lock(&node).spoil(at, bytes);
+    }
+
+    /// Whether any file shows something else than was written.
+    pub fn spoiled(&self) -> bool {
+        lock(&self.disk).now.values().any(|node| lock(node).spoiled())
+    }
+
+    /// Everything that was spoiled, and not written over since, is right again.
+    pub fn mend(&self) {
+        let disk = lock(&self.disk);
+        for node in disk.now.values().chain(disk.synced.values()) {
+            lock(node).mend();
+        }
+    }
+
     /// A disk of its own with the same files, all of them synced, and no faults.
     pub fn copy(&self) -> MemIo {
         let copy = MemIo::new();
         for (name, node) in &lock(&self.disk).now {
             copy.put(name, lock(node).bytes());
+        }
+        copy
+    }
+
+    /// A disk of its own with what would be left if everything pending were lost.
+    pub fn durable(&self) -> MemIo {
+        let copy = MemIo::new();
+        for (name, node) in &lock(&self.disk).synced {
+            copy.put(name, lock(node).synced());
         }
         copy
     }
@@ -364,11 +415,12 @@ impl IoFile for MemFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let result = match self.io.begin(Op::Sync) {
+        let (result, remember) = match self.io.begin(Op::Sync) {
             Err(Refused::Stale) => return Err(Refused::Stale.into()),
-            begun => begun.map(drop).map_err(io::Error::from),
+            Ok(disk) => (Ok(()), disk.remembers),
+            Err(refused) => (Err(refused.into()), false),
         };
-        lock(&self.node).sync(result.is_ok());
+        lock(&self.node).sync(result.is_ok(), remember);
         result
     }
 }

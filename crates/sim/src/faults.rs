@@ -39,11 +39,19 @@ pub enum Fault {
     Skew,
     /// Requests and answers between clients and nodes are lost.
     ClientLoss,
+    /// Bytes of a node's files rot after they were flushed.
+    BitRot,
+    /// A write is confirmed, synced, and never stored.
+    LostWrite,
+    /// A write is stored somewhere else.
+    Misdirected,
+    /// A read fails, once or whenever it is tried.
+    ReadError,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 20] = [
         Fault::Kill,
         Fault::Power,
         Fault::PowerAll,
@@ -60,6 +68,10 @@ impl Fault {
         Fault::DiskFull,
         Fault::Skew,
         Fault::ClientLoss,
+        Fault::BitRot,
+        Fault::LostWrite,
+        Fault::Misdirected,
+        Fault::ReadError,
     ];
 
     /// Its name in reports.
@@ -81,6 +93,10 @@ impl Fault {
             Fault::DiskFull => "disk-full",
             Fault::Skew => "clock-skew",
             Fault::ClientLoss => "client-message-loss",
+            Fault::BitRot => "bit-rot",
+            Fault::LostWrite => "lost-write",
+            Fault::Misdirected => "misdirected-write",
+            Fault::ReadError => "read-error",
         }
     }
 
@@ -97,6 +113,7 @@ impl Fault {
             Fault::PowerAll => Some(12_000),
             Fault::Clog | Fault::Disconnect | Fault::SlowDisk => Some(2_500),
             Fault::IoError | Fault::DiskFull => Some(6_000),
+            Fault::BitRot | Fault::LostWrite | Fault::Misdirected | Fault::ReadError => Some(5_000),
             Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => None,
         }
     }
@@ -107,7 +124,7 @@ pub fn draw(rng: &mut Rng) -> Vec<Fault> {
     if rng.percent(10) {
         return Vec::new();
     }
-    let chance = *rng.pick(&[15, 30, 50]);
+    let chance = *rng.pick(&[12, 25, 40]);
     let mut drawn: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.percent(chance)).collect();
     if !drawn.iter().any(|fault| fault.ends_leadership()) {
         drawn.push(*rng.pick(&[Fault::Kill, Fault::Power, Fault::Pause]));

@@ -141,3 +141,48 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 }
+
+#[test]
+fn a_spoiled_disk_shows_something_else_and_is_right_again_once_mended_except_where_it_was_written_since() {
+    let mut io = MemIo::new();
+    let file = file(&io, "f", b"abcdef");
+    io.spoil("f", 1, b"XYZ");
+    assert!(io.spoiled());
+    assert_eq!(io.contents("f"), b"aXYZef");
+    file.write_at(2, b"-").expect("nothing fails");
+    io.crash(|_| 0);
+    assert_eq!(io.contents("f"), b"aXYZef", "what was pending is lost, and what was synced is as wrong as before");
+    let file = io.open("f").expect("it is there");
+    file.write_at(2, b"-").expect("nothing fails");
+    file.sync_data().expect("nothing fails");
+    io.mend();
+    assert_eq!((io.contents("f"), io.spoiled()), (b"ab-def".to_vec(), false));
+}
+
+#[test]
+fn writes_are_remembered_with_what_they_replaced_until_they_are_written_over() {
+    let io = MemIo::new();
+    io.remember_writes();
+    let file = file(&io, "f", b"abcd");
+    let found = |io: &MemIo| -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+        io.written().into_iter().map(|one| (one.at, one.before, one.bytes)).collect()
+    };
+    assert_eq!(found(&io), [(0, vec![0; 4], b"abcd".to_vec())]);
+    file.write_at(4, b"ef").expect("nothing fails");
+    file.sync_data().expect("nothing fails");
+    file.write_at(2, b"C").expect("nothing fails");
+    assert_eq!(found(&io), [(4, vec![0; 2], b"ef".to_vec())], "what is being written over counts no more");
+    file.sync_data().expect("nothing fails");
+    assert_eq!(found(&io), [(2, b"c".to_vec(), b"C".to_vec()), (4, vec![0; 2], b"ef".to_vec())]);
+}
+
+#[test]
+fn what_is_durable_is_what_a_power_loss_leaves_if_all_that_is_pending_goes() {
+    let io = MemIo::new();
+    let file = file(&io, "f", b"old");
+    file.write_at(0, b"new").expect("nothing fails");
+    io.create("g").expect("it is new");
+    let durable = io.durable();
+    assert_eq!(durable.list().expect("nothing fails"), ["f"]);
+    assert_eq!(durable.contents("f"), b"old");
+}

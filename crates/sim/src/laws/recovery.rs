@@ -1,4 +1,4 @@
-//! What a process finds in its log is what the last one left: everything that was durable, nothing that was never there, and no gap.
+//! What a process finds in its log is what the last one left: everything that was durable, promises included, nothing that was never there, and no gap.
 
 use super::Law;
 use crate::facts::{Attempt, Facts, LogFacts, Observation};
@@ -14,7 +14,7 @@ impl Law for Recovery {
     }
 
     fn before(&mut self, facts: &Facts, seen: &Observation) -> Result<(), String> {
-        let Observation::Opened { place, batches, .. } = seen else { return Ok(()) };
+        let Observation::Opened { place, batches, hard, .. } = seen else { return Ok(()) };
         let metadata = place.partition == PartitionId::METADATA;
         let mut found = LogFacts::default();
         found.append(batches, metadata)?;
@@ -25,6 +25,10 @@ impl Law for Recovery {
             Some(Attempt::Cut(to)) => durable = durable.min(*to),
             Some(Attempt::Append(batches)) => most.append(batches, metadata)?,
             Some(Attempt::Persist(_)) | None => {}
+        }
+        let attempted = matches!(&left.attempt, Some(Attempt::Persist(attempted)) if attempted == hard);
+        if left.hard != *hard && !attempted {
+            return Err(format!("recovery of {place:?} finds the promises {hard:?}, and {:?} were durable", left.hard));
         }
         if found.end() < durable {
             return Err(format!("recovery of {place:?} finds {} entries, and {durable} were durable", found.end()));
@@ -45,10 +49,10 @@ impl Law for Recovery {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use highwater_wire::CommitRule;
+    use highwater_wire::{CommitRule, Epoch, HardState};
 
     use super::*;
-    use crate::laws::testing::{append, entry, opened, see, three};
+    use crate::laws::testing::{append, entry, opened, place, see, take, three};
 
     #[test]
     fn a_durable_entry_that_is_gone_and_one_that_never_was_are_found() {
@@ -63,5 +67,18 @@ mod tests {
         assert!(recovers(entry(0, 0, 7)).is_ok(), "what was not flushed may be gone");
         assert!(recovers(Bytes::new()).is_err());
         assert!(recovers(entry(0, 0, 9)).is_err());
+    }
+
+    #[test]
+    fn a_promise_that_is_gone_is_found() {
+        let finds = |promised: Option<u32>| {
+            let mut facts = three(CommitRule::Quorum { q: 2 });
+            let hard = HardState { promised: Some(Epoch(3)), ..HardState::default() };
+            take(&mut facts, &Observation::Persisted { place: place(1), hard });
+            see(&mut Recovery, &mut facts, opened(1, Bytes::new(), promised))
+        };
+        assert!(finds(Some(3)).is_ok());
+        assert!(finds(Some(2)).is_err());
+        assert!(finds(None).is_err());
     }
 }

@@ -20,6 +20,8 @@ struct Folders {
     made: BTreeSet<PartitionId>,
     /// What folders made later will suffer from.
     capacity: bool,
+    /// Writes are remembered, so that they can be lost.
+    remembers: bool,
 }
 
 /// A disk; clones share it.
@@ -29,7 +31,18 @@ pub(super) struct Disk(Rc<RefCell<Folders>>);
 impl Disk {
     /// The folder of a partition's log, as the running process sees it.
     pub(super) fn folder(&self, partition: PartitionId) -> MemIo {
-        self.0.borrow_mut().folders.entry(partition).or_default().clone()
+        let mut folders = self.0.borrow_mut();
+        let remembers = folders.remembers;
+        let folder = folders.folders.entry(partition).or_default();
+        if remembers {
+            folder.remember_writes();
+        }
+        folder.clone()
+    }
+
+    /// Writes are remembered from now on, so that they can be lost.
+    pub(super) fn remember_writes(&self) {
+        self.0.borrow_mut().remembers = true;
     }
 
     /// Whether a log was made there, durably.
@@ -85,6 +98,43 @@ impl Disk {
     /// Whether it is full.
     pub(super) fn is_full(&self) -> bool {
         self.0.borrow().capacity
+    }
+
+    /// Reads fail from some read on, in every folder.
+    pub(super) fn fail_reads(&self, rng: &mut Rng) {
+        for folder in self.0.borrow().folders.values() {
+            folder.fail(Fault { op: Some(Op::Read), after: rng.below(30), full: false, for_ever: true, short: false });
+        }
+    }
+
+    /// One read fails, after some more have succeeded.
+    pub(super) fn fail_one_read(&self, rng: &mut Rng) {
+        let after = rng.below(30);
+        self.fail(Fault { op: Some(Op::Read), after, full: false, for_ever: false, short: false }, rng);
+    }
+
+    /// Reads succeed again.
+    pub(super) fn heal_reads(&self) {
+        for folder in self.0.borrow().folders.values() {
+            folder.heal();
+        }
+    }
+
+    /// The folders that there are.
+    pub(super) fn folders(&self) -> Vec<MemIo> {
+        self.0.borrow().folders.values().cloned().collect()
+    }
+
+    /// Whether anything reads otherwise than it was written.
+    pub(super) fn spoiled(&self) -> bool {
+        self.0.borrow().folders.values().any(MemIo::spoiled)
+    }
+
+    /// Everything reads as it was written.
+    pub(super) fn mend(&self) {
+        for folder in self.0.borrow().folders.values() {
+            folder.mend();
+        }
     }
 
     /// Nothing fails any more.

@@ -79,6 +79,8 @@ pub(super) enum Restore {
     Link { from: NodeId, to: NodeId, number: u64 },
     /// Room on a disk.
     Room { node: NodeId },
+    /// What was wrong with a node's copies is put right; the number tells it from what befalls them later.
+    Whole { node: NodeId, number: u64 },
 }
 
 /// Everything that is going to happen, soonest first; of two at one time the one that was put in first.

@@ -37,6 +37,7 @@ impl Node {
             slow_until: 0,
             doom: None,
             disk_fault: false,
+            harm: None,
         }
     }
 
@@ -96,8 +97,7 @@ impl World {
                 self.perform(id, out);
             }
             Err(error) => {
-                let excused = self.node(id).disk_fault || self.node(id).disk.is_full();
-                if !excused {
+                if !self.node(id).may_halt() {
                     self.break_law("recovery-finds-what-was-durable", format!("node {id} does not start: {error}"));
                     return;
                 }
@@ -119,6 +119,7 @@ impl World {
         }
         node.disk.crash(power, &mut rng);
         node.store.crash(power, &mut rng);
+        self.after_crash(id);
         self.cuts.retain(|place, _| place.node != id);
         self.trace
             .note(now, &(id, power), || format!("node {id}: died, power {}", if power { "lost" } else { "kept" }));
@@ -137,7 +138,7 @@ impl World {
                 self.later(peer, now + after, AtNode::Broken { peer: id, gone });
             }
         }
-        if self.stays_dead() != Some(id) {
+        if !self.stays_dead(id) {
             let after = if rng.percent(60) { rng.range(20_000, 500_000) } else { rng.range(500_000, 2_500_000) };
             self.queue.at(now + after, Event::Start { node: id });
         }

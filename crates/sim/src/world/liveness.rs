@@ -1,14 +1,17 @@
 //! The liveness phase (law 10): everything is healed, and then the cluster must come back within stated bounds.
 //!
 //! Healed means: every link works, nothing is lost, every disk has room and no fault, no process is stopped, and every process runs, except that in some
-//! runs one node stays dead for ever, where the rule survives one. From then on, within [`BOUND_US`]:
+//! runs as many nodes as can be spared ([`World::spare`]) are *lost*: they stay dead for ever, or run on copies that are never made whole again. All others
+//! count as *living*. From then on, within [`BOUND_US`]:
 //!
 //! 1. somebody leads the database;
 //! 2. a new write is acknowledged as committed;
 //! 3. every living replica knows the same HW, which is the leader's log end, and shows it to readers.
 //!
-//! *Allowed to be stuck* are only states in which fewer logs than the rule needs can be opened. Nothing that this simulator does destroys a log, so no
-//! run may be stuck; a fault class that destroys one must add its exception here.
+//! *Allowed to be stuck* are only states in which fewer logs than the rule needs can be opened: under `isr:1`, or with one node, the loss of a single
+//! one. No more are lost than can be spared, so no run may be stuck; a fault class that destroys more must add its exception here.
+
+use std::collections::BTreeSet;
 
 use highwater_host::Input;
 use highwater_partition::{self as partition, Outcome};
@@ -28,12 +31,14 @@ pub(super) const BOUND_US: Instant = 12_000_000;
 const LOOK_US: Instant = 50_000;
 
 /// How far the phase has come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Liveness {
     /// When it began.
     began: Instant,
-    /// Who stays dead.
-    dead: Option<NodeId>,
+    /// Who does not count as living: dead, or on copies that are not whole.
+    lost: BTreeSet<NodeId>,
+    /// Who of them is dead.
+    dead: BTreeSet<NodeId>,
     /// The probe: a write that must be acknowledged.
     probe: Option<OpId>,
     /// When everything had come back and the final reads were asked.
@@ -41,22 +46,59 @@ pub(super) struct Liveness {
 }
 
 impl World {
-    /// Who stays dead for ever.
-    pub(super) fn stays_dead(&self) -> Option<NodeId> {
-        self.healed.and_then(|healed| healed.dead)
+    /// Whether that node stays dead for ever.
+    pub(super) fn stays_dead(&self, id: NodeId) -> bool {
+        self.healed.as_ref().is_some_and(|healed| healed.dead.contains(&id))
+    }
+
+    /// The nodes that count as living.
+    fn living(&self) -> Vec<NodeId> {
+        let lost = |id: NodeId| self.healed.as_ref().is_some_and(|healed| healed.lost.contains(&id));
+        self.nodes.keys().copied().filter(|id| !lost(*id)).collect()
+    }
+
+    /// Draws who is lost for ever, and who of them is dead: harmed nodes before others, and none in a run without a fault.
+    fn draw_lost(&mut self) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
+        let most = if self.faults.is_empty() { 0 } else { self.spare() };
+        let (mut lost, mut dead) = (BTreeSet::new(), BTreeSet::new());
+        let harmed: Vec<NodeId> = self.nodes.values().filter(|node| node.harm.is_some()).map(|node| node.id).collect();
+        for id in harmed {
+            if lost.len() < most && self.rng.percent(50) {
+                lost.insert(id);
+                if self.rng.percent(30) {
+                    dead.insert(id);
+                }
+            }
+        }
+        let all: Vec<NodeId> = self.nodes.keys().copied().collect();
+        while lost.len() < most && self.rng.percent(25) {
+            let id = *self.rng.pick(&all);
+            if lost.insert(id) {
+                dead.insert(id);
+            }
+        }
+        (lost, dead)
     }
 
     /// Everything is healed.
     pub(super) fn heal(&mut self) {
         let all: Vec<NodeId> = self.nodes.keys().copied().collect();
-        let survives_one = all.len() > 2 && !self.faults.is_empty();
-        let dead = (survives_one && self.rng.percent(25)).then(|| *self.rng.pick(&all));
-        self.healed = Some(Liveness { began: self.now, dead, probe: None, asked: false });
-        self.trace.note(self.now, &dead, || format!("everything is healed; stays dead: {dead:?}"));
+        let (lost, dead) = self.draw_lost();
+        self.trace.note(self.now, &(&lost, &dead), || {
+            format!("everything is healed; lost for ever: {lost:?}, of them dead: {dead:?}")
+        });
+        self.healed =
+            Some(Liveness { began: self.now, lost: lost.clone(), dead: dead.clone(), probe: None, asked: false });
         self.network.heal();
         for id in all {
+            if !lost.contains(&id) {
+                self.make_whole(id);
+            }
             let node = self.node_mut(id);
-            node.disk.heal();
+            node.disk.set_full(false);
+            if node.harm.is_none() {
+                node.disk.heal();
+            }
             node.store.heal();
             (node.slow_until, node.doom) = (0, None);
             // A process whose disk was to fail may have failed already and not yet know.
@@ -64,7 +106,7 @@ impl World {
             if node.paused_until > self.now {
                 self.node_mut(id).paused_until = self.now;
             }
-            if dead == Some(id) || (broken && self.node(id).process.is_some()) {
+            if dead.contains(&id) || (broken && self.node(id).process.is_some()) {
                 self.die(id, false);
             } else if self.node(id).process.is_none() {
                 self.queue.at(self.now, Event::Start { node: id });
@@ -75,14 +117,13 @@ impl World {
 
     /// Looks at how far the cluster has come back.
     pub(super) fn look(&mut self) {
-        let Some(mut healed) = self.healed else { return };
+        let Some(mut healed) = self.healed.clone() else { return };
         let missing = self.missing(&mut healed);
-        self.healed = Some(healed);
+        let first = missing.is_none() && !healed.asked;
+        healed.asked |= first;
+        self.healed = Some(healed.clone());
         match missing {
-            None if !healed.asked => {
-                self.healed = Some(Liveness { asked: true, ..healed });
-                self.ask_everything();
-            }
+            None if first => self.ask_everything(),
             Some(missing) if self.now > self.bound(&healed) => {
                 self.break_law(
                     "live-once-healed",
@@ -134,7 +175,7 @@ impl World {
             },
         }
         let committed = self.oracle.facts().committed(database).len() as u64;
-        for node in self.nodes.values().filter(|node| healed.dead != Some(node.id)) {
+        for node in self.nodes.values().filter(|node| !healed.lost.contains(&node.id)) {
             let Some(partition) = node.process.as_ref().and_then(|process| process.host.partition_here(database))
             else {
                 return Some(format!("node {} has not opened its replica", node.id));
@@ -170,9 +211,7 @@ impl World {
     /// Every living node is asked for everything, linearizably.
     fn ask_everything(&mut self) {
         let Some(database) = self.database() else { return };
-        let dead = self.stays_dead();
-        let living: Vec<NodeId> = self.nodes.keys().copied().filter(|id| dead != Some(*id)).collect();
-        for id in living {
+        for id in self.living() {
             let ticket = self.wait(id, Waiting::Everything);
             self.step(id, Input::Partition(database, partition::Input::Read { ticket }));
         }

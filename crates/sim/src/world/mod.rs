@@ -7,6 +7,7 @@ mod clock;
 mod disk;
 mod event;
 mod folders;
+mod harm;
 mod life;
 mod liveness;
 mod network;
@@ -14,6 +15,7 @@ mod node;
 mod perform;
 mod replay;
 mod serve;
+mod spoil;
 mod strike;
 mod watch;
 mod work;
@@ -103,6 +105,8 @@ pub(crate) struct World {
     leader: Option<NodeId>,
     /// The greatest epoch that the database was led in.
     leader_epoch: Option<Epoch>,
+    /// How often copies came to harm.
+    harms: u64,
     /// Once everything was healed.
     healed: Option<liveness::Liveness>,
     /// What was read at the end, by node.
@@ -130,6 +134,9 @@ impl World {
                 (id, Node::new(id, &mut make, faults.contains(&Fault::Skew), store))
             })
             .collect();
+        if faults.iter().any(|fault| matches!(fault, Fault::LostWrite | Fault::Misdirected)) {
+            nodes.values().for_each(|node: &Node| node.disk.remember_writes());
+        }
         let voters: Vec<PeerId> = nodes.values().map(Node::peer).collect();
         let rule = highwater_wire::CommitRule::Quorum { q: count / 2 + 1 };
         let mut clients = rng.fork(4);
@@ -158,6 +165,7 @@ impl World {
             counted: Counted::default(),
             leader: None,
             leader_epoch: None,
+            harms: 0,
             healed: None,
             ends: BTreeMap::new(),
             broken: None,

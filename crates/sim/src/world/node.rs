@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::disk::Disk;
 use super::event::{Attempt, Life};
 use super::folders::SimFolders;
+use super::harm::Harm;
 use crate::clients::{Ask, Instant};
 use crate::machine::{Machine, Place, Store, WriteAnswer};
 use crate::rng::Rng;
@@ -101,6 +102,8 @@ pub(super) struct Node {
     pub(super) doom: Option<Doom>,
     /// A fault of its disk was ordered in this life, so that it may stop.
     pub(super) disk_fault: bool,
+    /// What is wrong with its copies for longer than a process lasts.
+    pub(super) harm: Option<Harm>,
 }
 
 impl Node {

@@ -86,7 +86,7 @@ impl World {
                 self.trace
                     .note(now, &(id, partition), || format!("node {id}: partition {} halted: {reason}", partition.0));
                 let node = self.node_mut(id);
-                let excused = node.disk_fault || node.disk.is_full();
+                let (excused, harmed) = (node.may_halt(), node.harm.is_some());
                 if let Some(process) = node.process.as_mut() {
                     process.halted = Some(reason.clone());
                 }
@@ -97,7 +97,10 @@ impl World {
                     );
                     return;
                 }
-                // Whoever watches over the process starts it anew.
+                // Whoever watches over the process starts it anew, unless that would be in vain.
+                if harmed && self.rng.percent(50) {
+                    return;
+                }
                 let after = self.rng.range(10_000, 400_000);
                 self.later(id, now + after, AtNode::Die { power: false });
             }

@@ -30,9 +30,17 @@ impl World {
             return;
         }
         self.trace.note(self.now, &(fault, id), || format!("FAULT {}: {} at node {id}", strike.number, fault.name()));
-        *self.counted.faults.entry(fault).or_default() += 1;
+        if self.strikes(fault, id) {
+            *self.counted.faults.entry(fault).or_default() += 1;
+        }
+    }
+
+    /// The class strikes that node. False if it has nothing to strike there now.
+    fn strikes(&mut self, fault: Fault, id: NodeId) -> bool {
         let now = self.now;
         match fault {
+            Fault::BitRot | Fault::LostWrite | Fault::Misdirected => return self.spoil(id, fault),
+            Fault::ReadError => self.fail_reads(id),
             Fault::Kill => self.doom(id, false),
             Fault::Power => self.doom(id, true),
             Fault::PowerAll => {
@@ -87,6 +95,7 @@ impl World {
             }
             Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => {}
         }
+        true
     }
 
     /// A node to strike: more often than not the leader.
@@ -164,6 +173,7 @@ impl World {
         match restore {
             Restore::Link { from, to, number } => self.network.unblock(from, to, number),
             Restore::Room { node } => self.node(node).disk.set_full(false),
+            Restore::Whole { node, number } => self.make_whole_again(node, number),
         }
     }
 }
