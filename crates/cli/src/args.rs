@@ -173,16 +173,28 @@ impl Fault {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ChaosArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ChaosCommand>,
     /// How many nodes the cluster has.
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
     pub(crate) nodes: u32,
-    /// How long writers write, in seconds.
+    /// How long clients work, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(crate) seconds: u64,
-    /// How many writers, each one row per request and one request after the other.
-    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    /// How many clients write rows of their own.
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) writers: u32,
+    /// How many clients work on registers that all share: compare-and-set, set, and linearizable reads.
+    #[arg(long, value_name = "NUMBER", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub(crate) swappers: u32,
+    /// How many clients read the rows through one node each, at every freshness.
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub(crate) readers: u32,
+    /// How many operations a client begins in a second, if each is answered at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rate: u32,
     /// How often there is a fault, in seconds: on average, from the end of one to the beginning of the next.
     #[arg(long = "every", alias = "kill-every", value_name = "SECONDS", default_value_t = 5.0)]
     pub(crate) kill_every: f64,
@@ -198,12 +210,45 @@ pub(crate) struct ChaosArgs {
     /// The cluster's folder, which must be new; it is kept [default: a temporary one, kept if something is found].
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
-    /// Write what is printed, with every fault, to this file as well.
+    /// Where the history goes, which must not exist [default: `history.jsonl` in the cluster's folder].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) judge: JudgeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChaosCommand {
+    /// Judge a history by itself: nothing is asked of any node.
+    Check(CheckArgs),
+    /// Make one report of several runs, from their histories, which are judged again, or from reports in JSON.
+    Report(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Histories, or reports whose names end in `.json`.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) judge: JudgeArgs,
+}
+
+/// How a history is judged, and what is done with the report.
+#[derive(Debug, Args)]
+pub(crate) struct JudgeArgs {
+    /// Write the report to this file as well: as Markdown, or as JSON if its name ends in `.json`.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Print exactly one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+    /// How many possibilities may be followed at one time when an order of the operations on a register is looked for.
+    #[arg(long, value_name = "NUMBER", default_value_t = 200_000)]
+    pub(crate) search_max: usize,
+    /// Succeed even if that was not enough for a register. It is said all the same.
+    #[arg(long)]
+    pub(crate) allow_undecided: bool,
 }
 
 /// When a write is acknowledged.

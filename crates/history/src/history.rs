@@ -126,6 +126,8 @@ pub struct History {
     pub contents: Vec<Vec<Held>>,
     /// What was answered about rows in ways that contradict each other.
     pub contradictions: Vec<String>,
+    /// Reads that were told that the position they asked for, at which somebody had been shown something committed, was cut.
+    pub truncated: Vec<u64>,
     /// How often each kind of operation came to what.
     pub outcomes: BTreeMap<String, Outcomes>,
     /// How often each code was answered, by whether it failed or is unknown.
@@ -264,6 +266,9 @@ impl Gathering {
                 self.register_ended(register, invoke, end);
             }
             What::Look { freshness, least } => {
+                if matches!(&end.outcome, Outcome::Failed { code } if code == "POSITION_TRUNCATED") {
+                    self.history.truncated.push(invoke.op);
+                }
                 if let Outcome::Done { position, answer: Some(Answer::Seen(seen)) } = end.outcome {
                     let (op, client, invoke, at) = (invoke.op, invoke.client, invoke.at, end.at);
                     self.history.looks.push(Look { op, client, invoke, at, freshness, least, position, seen });

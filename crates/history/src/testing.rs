@@ -124,6 +124,11 @@ impl Story {
         self.looked(client, freshness, Some(at(least)), count, |_, _| {});
     }
 
+    /// A read that comes to this.
+    pub(crate) fn look_that(&mut self, client: u32, freshness: Freshness, outcome: Outcome) {
+        self.op(client, What::Look { freshness, least: Some(at(1)) }, None, outcome);
+    }
+
     fn looked(
         &mut self,
         client: u32,

@@ -1,35 +1,37 @@
-//! `highwater chaos`: writers and a checker against a cluster that meets faults.
+//! `highwater chaos`: clients and a checker against a cluster that meets faults.
 //!
-//! 1. A cluster of its own is started, with a table without any key, so that a row that was written twice is there twice.
-//! 2. Writers write rows that nobody else writes, each through a client of its own, and keep what became of each: acknowledged, failed or unknown.
+//! 1. A cluster of its own is started, with tables that are made for being checked ([`clients`]).
+//! 2. Clients of several kinds write, compare-and-set and read. Everything they ask and are answered goes to a file, the *history*.
 //! 3. Meanwhile nodes are killed, paused, cut off and worse, and brought back ([`faults`]).
-//! 4. Then all nodes run; what is still unknown is asked about once more, with the same keys.
-//! 5. Once every replica has applied everything, the rows of each are read twice: through the node, and, after it has ended, from its SQLite file.
-//!
-//! | Found | Means |
-//! |---|---|
-//! | lost | acknowledged and missing on some replica |
-//! | duplicated | on some replica more than once |
-//! | phantom | on some replica though nobody wrote it, or though it was said to have failed |
+//! 4. Then all nodes run; rows of which it is not known what became of them are asked about once more, with the same keys.
+//! 5. Once every replica has applied everything, what each holds is read twice into the history: through the node, and, after it has ended, from its SQLite file.
+//! 6. The history is judged by a checker that knows nothing else ([`judge`], crate `highwater-history`): `highwater chaos check FILE` does the same again later.
 
-mod check;
+mod ask;
+mod clients;
 mod faults;
+mod judge;
+mod readings;
+mod recorder;
 mod report;
-mod writer;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use highwater_client::{Client, Config, Transaction};
+use highwater_client::Client;
+use highwater_history::{Record, Run, VERSION};
+use highwater_sim::rng::Rng;
 
-use crate::args::ChaosArgs;
+use crate::args::{ChaosArgs, ChaosCommand};
 use crate::cluster::{Cluster, free_addresses};
-use crate::output::{document, line};
+use clients::{Doubt, REGISTERS, Shared};
+use faults::Inflicted;
+use recorder::Recorder;
 use report::Report;
-use writer::{TABLE, Writer};
 
 /// Nodes that have not done it after this long never will.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,24 +41,17 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub(crate) fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
+    if let Some(ChaosCommand::Check(args) | ChaosCommand::Report(args)) = &args.command {
+        return judge::run(args);
+    }
     let temporary = tempfile::Builder::new().prefix("highwater-chaos-").tempdir().context("no temporary folder")?;
     let folder = args.data.clone().unwrap_or_else(|| temporary.path().to_path_buf());
     let outcome = chaos(args, &folder);
-    if args.data.is_none() && !outcome.as_ref().is_ok_and(Report::is_clean) {
+    if args.data.is_none() && !outcome.as_ref().is_ok_and(|report| report.is_clean(args.judge.allow_undecided)) {
         let kept: PathBuf = temporary.keep();
-        eprint(&format!("the nodes' data and logs are kept in {}", kept.display()));
+        eprint(&format!("the nodes' data and logs, and the history, are kept in {}", kept.display()));
     }
-    let report = outcome?;
-    let text = report.text();
-    if let Some(file) = &args.report {
-        std::fs::write(file, &text).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    if args.json {
-        document(&report.document());
-    } else {
-        line(&text);
-    }
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    judge::give(&outcome?, &args.judge)
 }
 
 fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
@@ -70,47 +65,100 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
     if Cluster::held(folder)? != 0 {
         bail!("{} holds a cluster already; chaos starts with a new one", folder.display());
     }
+    let seed = args.seed.unwrap_or_else(faults::new_seed);
+    eprint(&format!("the seed is {seed}: --seed {seed} makes the same choices"));
     let mut cluster = Cluster::new(folder, &free_addresses(args.nodes)?)?;
     faults::prepare(&mut cluster)?;
     cluster.start_all()?;
     wait_until("the nodes are ready", || cluster.all_ready())?;
     let urls: Vec<String> = cluster.members.iter().map(|member| member.url()).collect();
-    let create =
-        format!("CREATE TABLE {TABLE} (writer INTEGER NOT NULL, number INTEGER NOT NULL, value TEXT NOT NULL)");
-    Client::new(urls.clone())?.execute("main", &Transaction::of(create, []))?;
+    Client::new(urls.clone())?.execute("main", &clients::tables())?;
 
-    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let begun = Instant::now();
-    let (mut writers, faults) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.writers)
-            .map(|id| {
-                let (urls, stop, acknowledged) = (urls.clone(), &stop, &acknowledged);
-                scope.spawn(move || {
-                    let mut writer = Writer::new(id);
-                    let mut config = Config::new(urls);
-                    // They begin at different nodes, as clients do.
-                    let nodes = config.urls.len();
-                    config.urls.rotate_left(id as usize % nodes);
-                    let client = Client::with(config);
-                    client.map(|mut client| writer.run(&mut client, stop, acknowledged)).map(|()| writer)
-                })
-            })
-            .collect();
-        let faults = faults::inflict(args, &mut cluster, begun, &acknowledged);
-        stop.store(true, Ordering::Relaxed);
-        let writers = threads.into_iter().map(|thread| thread.join().expect("a writer does not panic"));
-        let writers: Result<Vec<Writer>, _> = writers.collect();
-        anyhow::Ok((writers?, faults?))
-    })?;
-    let took = begun.elapsed();
-
-    wait_until("the nodes are ready again", || cluster.all_ready())?;
-    let mut client = Client::new(urls)?;
-    for writer in &mut writers {
-        writer.ask_again(&mut client);
+    let path = args.history.clone().unwrap_or_else(|| folder.join("history.jsonl"));
+    let (command, nodes) = (command(args, seed), args.nodes);
+    let recorder = Recorder::create(&path, begun, Run { version: VERSION, command, nodes, registers: REGISTERS })?;
+    let worked = work(args, seed, &mut cluster, begun, &urls, &recorder);
+    let read = worked.and_then(|doubts| {
+        wait_until("the nodes are ready again", || cluster.all_ready())?;
+        clients::ask_again(&doubts, &mut Client::new(urls)?, &recorder);
+        readings::read(&mut cluster, &recorder)
+    });
+    match read {
+        Ok(()) => recorder.finish()?,
+        Err(error) => {
+            // What there is of the history may explain it.
+            return Err(match recorder.abandon() {
+                Ok(()) => error.context(format!("the history until then is in {}", path.display())),
+                Err(lost) => error.context(lost),
+            });
+        }
     }
-    let replicas = check::check(&mut cluster, &writers)?;
-    Ok(Report::new(args, took, &writers, &faults, &replicas))
+    judge::judge(&path, &args.judge)
+}
+
+/// Lets the clients work while faults are inflicted; the faults go to the history too. Returns the rows that are in doubt.
+fn work(
+    args: &ChaosArgs,
+    seed: u64,
+    cluster: &mut Cluster,
+    begun: Instant,
+    urls: &[String],
+    recorder: &Recorder,
+) -> anyhow::Result<Vec<Doubt>> {
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let shared = Shared {
+        recorder,
+        urls,
+        stop: &stop,
+        acknowledged: &acknowledged,
+        position: Mutex::new(None),
+        registers: (0..REGISTERS).map(|_| AtomicU64::new(0)).collect(),
+        value: AtomicU64::new(0),
+        every: Duration::from_secs(1) / args.rate,
+    };
+    // The clients' choices are others than the faults', which begin with the seed itself.
+    let mut rng = Rng::new(seed).fork(1);
+    std::thread::scope(|scope| {
+        let threads = clients::run(scope, args, &shared, &mut rng);
+        let faults = faults::inflict(args, seed, cluster, begun, &acknowledged);
+        stop.store(true, Ordering::Relaxed);
+        let doubts: anyhow::Result<Vec<Vec<Doubt>>> =
+            threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect();
+        for one in faults? {
+            recorder.put(&fault(one, recorder));
+        }
+        Ok(doubts?.into_iter().flatten().collect())
+    })
+}
+
+fn fault(one: Inflicted, recorder: &Recorder) -> Record {
+    Record::Fault(highwater_history::Fault {
+        kind: one.fault.name(),
+        victim: one.victim,
+        led: one.led,
+        led_metadata: one.led_metadata,
+        what: one.what,
+        begin: recorder.at(one.at),
+        end: one.until.map(|until| recorder.at(until)),
+    })
+}
+
+/// The command line that does the same again.
+fn command(args: &ChaosArgs, seed: u64) -> String {
+    let kinds: Vec<String> = args.faults.0.iter().map(|fault| fault.name()).collect();
+    format!(
+        "highwater chaos --nodes {} --seconds {} --writers {} --swappers {} --readers {} --rate {} --every {} --restart-after {} --faults {} --seed {seed}",
+        args.nodes,
+        args.seconds,
+        args.writers,
+        args.swappers,
+        args.readers,
+        args.rate,
+        args.kill_every,
+        args.restart_after,
+        kinds.join(",")
+    )
 }
 
 /// Looks again and again until it is so.

@@ -28,7 +28,7 @@ pub const LAWS: [(&str, &str); 11] = [
     ("replicas", "every replica holds the same, and its file is sound"),
     ("positions", "rows lie in the order of the positions, and at the rowids, with which they were acknowledged"),
     ("prefix", "every read shows the state after some prefix of the rows, the one that its position names"),
-    ("sessions", "a session never goes back, and a read is no older than the position it asked for"),
+    ("sessions", "a session never goes back, a read is no older than the position it asked for, and that is never cut"),
     ("real time", "a linearizable read shows whatever was answered before it began"),
     ("registers", "the operations on each register are linearizable"),
 ];

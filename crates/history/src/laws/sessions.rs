@@ -1,4 +1,4 @@
-//! `sessions`: a session never goes back, and a read is no older than the position it asked for.
+//! `sessions`: a session never goes back, a read is no older than the position it asked for, and no position at which something committed was shown is ever cut.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,12 @@ use crate::history::History;
 use crate::record::Freshness;
 
 pub(super) fn check(history: &History, findings: &mut Findings) {
+    for op in &history.truncated {
+        findings.add(
+            "sessions",
+            format!("read {op} was told that a position is cut at which something committed was shown"),
+        );
+    }
     let mut last: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let mut looks: Vec<_> = history.looks.iter().collect();
     looks.sort_by_key(|look| look.op);
@@ -35,7 +41,7 @@ pub(super) fn check(history: &History, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use crate::record::Freshness::{AtLeast, Eventual, Session};
-    use crate::testing::{Story, findings};
+    use crate::testing::{Story, failed, findings};
 
     #[test]
     fn going_back_is_noticed_in_a_session_and_fine_outside() {
@@ -47,6 +53,16 @@ mod tests {
         story.look(1, Session, 5);
         assert!(findings(story.clone()).is_clean());
         story.look(1, Session, 4);
+        assert_eq!(findings(story).count("sessions"), 1);
+    }
+
+    #[test]
+    fn a_position_that_is_said_to_be_cut_is_noticed() {
+        let mut story = Story::new();
+        story.row(1, 0);
+        story.look_that(1, AtLeast, failed("POSITION_NOT_YET"));
+        assert!(findings(story.clone()).is_clean());
+        story.look_that(1, AtLeast, failed("POSITION_TRUNCATED"));
         assert_eq!(findings(story).count("sessions"), 1);
     }
 

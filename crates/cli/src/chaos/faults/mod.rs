@@ -52,15 +52,14 @@ pub(crate) fn prepare(cluster: &mut Cluster) -> anyhow::Result<()> {
     cluster.put_apart()
 }
 
-/// Inflicts the faults until the time is over, and brings everybody back. `acknowledged` counts the writes that were.
+/// Inflicts the faults until the time is over, and brings everybody back. The seed decides which and when. `acknowledged` counts the writes that were.
 pub(crate) fn inflict(
     args: &ChaosArgs,
+    seed: u64,
     cluster: &mut Cluster,
     begun: Instant,
     acknowledged: &AtomicU64,
 ) -> anyhow::Result<Vec<Inflicted>> {
-    let seed = args.seed.unwrap_or_else(new_seed);
-    eprint(&format!("the seed is {seed}: --seed {seed} makes the same choices"));
     let mut stage = Stage::new(args, cluster, Rng::new(seed), begun, acknowledged);
     match run(args, &mut stage, begun) {
         Ok(()) => Ok(stage.inflicted),
@@ -127,7 +126,7 @@ fn strike(fault: Fault, stage: &mut Stage<'_>) -> anyhow::Result<()> {
 }
 
 /// A seed that nobody chose.
-fn new_seed() -> u64 {
+pub(super) fn new_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The only random number that the standard library gives away. Short ones are easier to type.
     std::hash::RandomState::new().build_hasher().finish() >> 32
