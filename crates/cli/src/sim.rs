@@ -18,7 +18,10 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
     match args.scenario.as_deref() {
         Some("model") => Ok(exhaustive(args.json)),
         Some(name) => one_scenario(name, args.json),
-        None => seeds::run(args),
+        None => {
+            highwater_simsql::provide();
+            seeds::run(args)
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Graph {
 }
 
 /// Crates that decide: no runtime, no client interface.
-const WITHOUT_TOKIO: [&str; 8] = ["wire", "log", "replica", "partition", "coordinator", "host", "sim", "sql"];
+const WITHOUT_TOKIO: [&str; 9] = ["wire", "log", "replica", "partition", "coordinator", "host", "sim", "simsql", "sql"];
 
 /// Crates that must not know that SQL exists, nor what clients speak.
 const WITHOUT_SQL: [&str; 7] = ["wire", "log", "replica", "partition", "coordinator", "host", "sim"];
@@ -37,7 +37,7 @@ fn forbidden() -> Vec<(&'static str, &'static str)> {
         pairs.extend(["rusqlite", "libsqlite3-sys", "sql"].map(|to| (from, to)));
     }
     for from in ["wire", "log", "replica", "partition", "coordinator", "host", "sql"] {
-        pairs.push((from, "sim"));
+        pairs.extend([(from, "sim"), (from, "simsql")]);
     }
     // The client speaks HTTP and knows nothing of what is inside.
     for to in ["log", "replica", "partition", "coordinator", "host", "sql", "node", "http", "sim", "cli", "tokio"] {
