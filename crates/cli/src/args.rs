@@ -190,7 +190,7 @@ pub(crate) struct ChaosArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) swappers: u32,
     /// How many clients read the rows through one node each, at every freshness.
-    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=4096))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 12, value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub(crate) readers: u32,
     /// How many operations a client begins in a second, if each is answered at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -124,8 +124,10 @@ pub struct History {
     pub readings: Vec<(Reading, usize)>,
     /// Every different content that a reading found; one, if all is well.
     pub contents: Vec<Vec<Held>>,
-    /// What was answered about rows in ways that contradict each other.
+    /// Answers with one key that contradict each other.
     pub contradictions: Vec<String>,
+    /// Answers that no register can give.
+    pub absurdities: Vec<String>,
     /// Reads that were told that the position they asked for, at which somebody had been shown something committed, was cut.
     pub truncated: Vec<u64>,
     /// How often each kind of operation came to what.
@@ -177,6 +179,8 @@ struct Gathering {
     open: BTreeMap<u64, Invoke>,
     /// Rows of which an attempt was unknown, or still is under way.
     doubtful: BTreeSet<usize>,
+    /// Writes to registers, by key: their place among the register's operations.
+    keyed: BTreeMap<String, usize>,
     /// The last operation that was begun.
     last: Option<u64>,
     /// The rows of the reading that is being read.
@@ -331,14 +335,33 @@ impl Gathering {
         let op = |did, known: bool| Op { id: invoke.op, invoke: invoke.at, end: known.then_some(end.at), did };
         // What was done and cannot be read is taken as unknown, which claims less.
         let op = match (&invoke.what, answer) {
-            (What::Set { value, .. }, answer) => op(Did::Wrote(*value), answer == Some(Answer::Changed(1))),
+            (What::Set { value, .. }, None | Some(Answer::Changed(1))) => op(Did::Wrote(*value), answer.is_some()),
             (What::Swap { expected, value, .. }, Some(Answer::Changed(1))) => op(Did::Swapped(*expected, *value), true),
             (What::Swap { expected, .. }, Some(Answer::Changed(0))) => op(Did::Refused(*expected), true),
-            (What::Swap { expected, value, .. }, _) => op(Did::Swapped(*expected, *value), false),
+            (What::Swap { expected, value, .. }, None) => op(Did::Swapped(*expected, *value), false),
             (What::Get { .. }, Some(Answer::Value(value))) => op(Did::Read(value), true),
-            _ => return,
+            (What::Get { .. }, None) => return,
+            (what, answer) => {
+                self.history.absurdities.push(format!("operation {} was {what:?}, and answered {answer:?}", invoke.op));
+                return;
+            }
         };
-        self.history.registers.entry(register).or_default().push(op);
+        let ops = self.history.registers.entry(register).or_default();
+        let before = invoke.key.as_ref().and_then(|key| self.keyed.get(key));
+        let Some(before) = before.map(|at| &mut ops[*at]) else {
+            self.keyed.extend(invoke.key.clone().map(|key| (key, ops.len())));
+            ops.push(op);
+            return;
+        };
+        // The same write once more: it has one effect, and took from the first time it was asked for to the first time it was answered.
+        if before.end.is_none() {
+            *before = Op { id: before.id, invoke: before.invoke, ..op };
+        } else if op.end.is_some() && op.did != before.did {
+            self.history.contradictions.push(format!(
+                "operation {} {:?}, and operation {}, with the same key, {:?}",
+                before.id, before.did, op.id, op.did
+            ));
+        }
     }
 
     fn reading(&mut self, reading: Reading) -> Result<(), String> {

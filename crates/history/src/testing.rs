@@ -29,6 +29,10 @@ pub(crate) fn done_row(rowid: u64, offset: u64) -> Outcome {
     Outcome::Done { position: at(offset), answer: Some(Answer::Rowid(rowid)) }
 }
 
+pub(crate) fn changed(count: u64) -> Outcome {
+    Outcome::Done { position: at(0), answer: Some(Answer::Changed(count)) }
+}
+
 fn at(offset: u64) -> Position {
     Position { epoch: Some(1), offset }
 }
@@ -94,8 +98,15 @@ impl Story {
     }
 
     pub(crate) fn set(&mut self, register: u32, value: u64) {
-        let outcome = Outcome::Done { position: at(0), answer: Some(Answer::Changed(1)) };
-        self.op(1, What::Set { register, value }, None, outcome);
+        self.op(1, What::Set { register, value }, None, changed(1));
+    }
+
+    pub(crate) fn set_that(&mut self, register: u32, value: u64, key: &str, outcome: Outcome) {
+        self.op(1, What::Set { register, value }, Some(key.into()), outcome);
+    }
+
+    pub(crate) fn swap_that(&mut self, register: u32, expected: u64, value: u64, key: &str, outcome: Outcome) {
+        self.op(1, What::Swap { register, expected, value }, Some(key.into()), outcome);
     }
 
     pub(crate) fn get(&mut self, register: u32, value: u64) {

@@ -3,7 +3,7 @@
 //! 1. A cluster of its own is started, with tables that are made for being checked ([`clients`]).
 //! 2. Clients of several kinds write, compare-and-set and read. Everything they ask and are answered goes to a file, the *history*.
 //! 3. Meanwhile nodes are killed, paused, cut off and worse, and brought back ([`faults`]).
-//! 4. Then all nodes run; rows of which it is not known what became of them are asked about once more, with the same keys.
+//! 4. Then all nodes run; writes of which it is not known what became of them are asked for once more, with the same keys.
 //! 5. Once every replica has applied everything, what each holds is read twice into the history: through the node, and, after it has ended, from its SQLite file.
 //! 6. The history is judged by a checker that knows nothing else ([`judge`], crate `highwater-history`): `highwater chaos check FILE` does the same again later.
 
@@ -78,13 +78,7 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
     let path = args.history.clone().unwrap_or_else(|| folder.join("history.jsonl"));
     let (command, nodes) = (command(args, seed), args.nodes);
     let recorder = Recorder::create(&path, begun, Run { version: VERSION, command, nodes, registers: REGISTERS })?;
-    let worked = work(args, seed, &mut cluster, begun, &urls, &recorder);
-    let read = worked.and_then(|doubts| {
-        wait_until("the nodes are ready again", || cluster.all_ready())?;
-        clients::ask_again(&doubts, &mut Client::new(urls)?, &recorder);
-        readings::read(&mut cluster, &recorder)
-    });
-    match read {
+    match work(args, seed, &mut cluster, begun, &urls, &recorder) {
         Ok(()) => recorder.finish()?,
         Err(error) => {
             // What there is of the history may explain it.
@@ -97,7 +91,7 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
     judge::judge(&path, &args.judge)
 }
 
-/// Lets the clients work while faults are inflicted; the faults go to the history too. Returns the rows that are in doubt.
+/// Lets the clients work while faults are inflicted, and reads what is there afterwards.
 fn work(
     args: &ChaosArgs,
     seed: u64,
@@ -105,7 +99,7 @@ fn work(
     begun: Instant,
     urls: &[String],
     recorder: &Recorder,
-) -> anyhow::Result<Vec<Doubt>> {
+) -> anyhow::Result<()> {
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let shared = Shared {
         recorder,
@@ -119,7 +113,7 @@ fn work(
     };
     // The clients' choices are others than the faults', which begin with the seed itself.
     let mut rng = Rng::new(seed).fork(1);
-    std::thread::scope(|scope| {
+    let doubts: Vec<Doubt> = std::thread::scope(|scope| {
         let threads = clients::run(scope, args, &shared, &mut rng);
         let faults = faults::inflict(args, seed, cluster, begun, &acknowledged);
         stop.store(true, Ordering::Relaxed);
@@ -128,8 +122,11 @@ fn work(
         for one in faults? {
             recorder.put(&fault(one, recorder));
         }
-        Ok(doubts?.into_iter().flatten().collect())
-    })
+        anyhow::Ok(doubts?.into_iter().flatten().collect())
+    })?;
+    wait_until("the nodes are ready again", || cluster.all_ready())?;
+    clients::ask_again(&doubts, &mut Client::new(urls.to_vec())?, &shared);
+    readings::read(cluster, recorder)
 }
 
 fn fault(one: Inflicted, recorder: &Recorder) -> Record {

@@ -171,7 +171,7 @@ impl Report {
 
     fn ages(&self, pieces: &mut Vec<Piece>) {
         pieces.push(Piece::Title("How old reads were"));
-        pieces.push(Piece::Line("Milliseconds before the read began at which the oldest row was acknowledged that it does not show (0: none), and entries of the log behind the last one acknowledged:".into()));
+        pieces.push(Piece::Line("Milliseconds before the read began at which the oldest row was acknowledged that it does not show (0: none), and entries of the log behind the last one acknowledged. Through every node, the leader among them:".into()));
         let columns = [
             "freshness",
             "reads",

@@ -9,7 +9,7 @@ pub(super) fn check(history: &History, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Story, done_row, findings};
+    use crate::testing::{Story, changed, done_row, findings};
 
     #[test]
     fn the_same_key_has_the_same_answer() {
@@ -18,6 +18,17 @@ mod tests {
         story.again(1, 0, done_row(1, 1));
         assert!(findings(story.clone()).is_clean());
         story.again(1, 0, done_row(2, 1));
+        assert_eq!(findings(story).count("keys"), 1);
+    }
+
+    #[test]
+    fn the_same_key_on_a_register_has_the_same_answer() {
+        let mut story = Story::new();
+        story.registers = vec![5, 0];
+        story.swap_that(0, 0, 5, "k", changed(1));
+        story.swap_that(0, 0, 5, "k", changed(1));
+        assert!(findings(story.clone()).is_clean());
+        story.swap_that(0, 0, 5, "k", changed(0));
         assert_eq!(findings(story).count("keys"), 1);
     }
 }

@@ -5,6 +5,7 @@ use crate::history::History;
 use crate::linear::{self, Did, Op, Verdict};
 
 pub(super) fn check(history: &History, configurations_max: usize, findings: &mut Findings) {
+    history.absurdities.iter().for_each(|what| findings.add("registers", what.clone()));
     for (register, ops) in &history.registers {
         let mut ops = ops.clone();
         let after = ops.iter().map(|op| op.end.unwrap_or(op.invoke).max(op.invoke)).max().unwrap_or(0) + 1;
@@ -25,7 +26,7 @@ pub(super) fn check(history: &History, configurations_max: usize, findings: &mut
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Story, findings, findings_of};
+    use crate::testing::{Story, changed, findings, findings_of, unknown};
 
     #[test]
     fn each_register_is_judged_by_itself_and_with_what_replicas_hold() {
@@ -39,6 +40,26 @@ mod tests {
         let mut forgotten = story.clone();
         forgotten.registers = vec![5, 0];
         assert_eq!(findings(forgotten).count("registers"), 1);
+        story.get(0, 0);
+        assert_eq!(findings(story).count("registers"), 1);
+    }
+
+    #[test]
+    fn an_answer_that_no_register_gives_is_noticed() {
+        let mut story = Story::new();
+        story.set_that(0, 5, "k", changed(0));
+        assert_eq!(findings(story).count("registers"), 1);
+    }
+
+    #[test]
+    fn a_write_that_is_asked_for_twice_lasts_until_it_is_answered() {
+        let mut story = Story::new();
+        story.set_that(0, 5, "k", unknown());
+        story.get(0, 0);
+        story.get(0, 5);
+        story.set_that(0, 5, "k", changed(1));
+        story.registers = vec![5, 0];
+        assert!(findings(story.clone()).is_clean());
         story.get(0, 0);
         assert_eq!(findings(story).count("registers"), 1);
     }

@@ -5,7 +5,8 @@ use highwater_sim::rng::Rng;
 use serde_json::{Value, json};
 
 use super::super::ask::{Node, Said, WAIT_MS, position};
-use super::{Pace, Shared, outcome};
+use super::write::outcome;
+use super::{Pace, Shared};
 
 /// How long a node is told to wait for a position, in milliseconds.
 const POSITION_WAIT_MS: u64 = 500;
@@ -30,7 +31,8 @@ pub(super) fn run(id: u32, number: u32, shared: &Shared<'_>, mut rng: Rng) {
             Freshness::Linearizable | Freshness::Eventual => None,
         };
         // A session that stays with one node would see little.
-        let at = if freshness == Freshness::Session { rng.below(nodes.len() as u64) as usize } else { number as usize };
+        let at =
+            if freshness == Freshness::Session { rng.below(nodes.len() as u64) as usize } else { number as usize / 4 };
         let node = &nodes[at % nodes.len()];
         let query = match (&least, freshness) {
             (_, Freshness::Linearizable) => format!("wait_ms={WAIT_MS}"),
@@ -56,7 +58,7 @@ fn sql() -> String {
     )
 }
 
-fn seen(results: &Value) -> Option<Told> {
-    let cell = |at: usize| results[0]["rows"][0][at].as_u64();
+fn seen(first: &Value) -> Option<Told> {
+    let cell = |at: usize| first["rows"][0][at].as_u64();
     Some(Told::Seen(Seen { count: cell(0)?, chain: cell(1)?, rowid: cell(2)?, tail: cell(3)?, tail_sum: cell(4)? }))
 }

@@ -11,22 +11,20 @@
 mod looks;
 mod registers;
 mod rows;
+mod write;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use highwater_client::{Answer, Client, Config, Error, Transaction};
-use highwater_history::{Answer as Told, Outcome};
+use highwater_client::{Client, Config, Transaction};
 use highwater_sim::rng::Rng;
-use serde_json::Value;
 
-use super::ask::{Said, position};
 use super::recorder::Recorder;
 use crate::args::ChaosArgs;
 
 pub(crate) use registers::REGISTERS;
-pub(crate) use rows::{Doubt, ask_again};
+pub(crate) use write::{Doubt, ask_again};
 
 /// The tables: rows without any key, so that a row that was written twice is there twice; the tally, which each row changes; and the registers.
 pub(crate) fn tables() -> Transaction {
@@ -80,7 +78,7 @@ impl Shared<'_> {
     }
 }
 
-/// Runs all clients until they are told to stop; returns the rows of which it is not known what became of them.
+/// Runs all clients until they are told to stop; returns the writes of which it is not known what became of them.
 pub(crate) fn run<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     args: &ChaosArgs,
@@ -95,7 +93,7 @@ pub(crate) fn run<'scope, 'env>(
     for number in 0..args.swappers {
         let id = args.writers + number;
         let rng = rng.fork(u64::from(id));
-        threads.push(scope.spawn(move || registers::run(id, number, shared, rng).map(|()| Vec::new())));
+        threads.push(scope.spawn(move || registers::run(id, number, shared, rng)));
     }
     for number in 0..args.readers {
         let id = args.writers + args.swappers + number;
@@ -128,31 +126,5 @@ impl Pace {
         // sleep: a rate is kept; nothing is waited for.
         std::thread::sleep(self.next.saturating_duration_since(now));
         self.next = self.next.max(now) + self.every.mul_f64(self.rng.range(50, 150) as f64 / 100.0);
-    }
-}
-
-/// What a node said, as an outcome. `told` reads the results.
-fn outcome(said: &Said, told: impl FnOnce(&Value) -> Option<Told>) -> Outcome {
-    match said {
-        Said::Done { results, position: at } => match position(at) {
-            Some(position) => Outcome::Done { position, answer: told(results) },
-            None => Outcome::Unknown { code: "MALFORMED".into() },
-        },
-        Said::Failed(code) => Outcome::Failed { code: code.clone() },
-        Said::Unknown(code) => Outcome::Unknown { code: code.clone() },
-    }
-}
-
-/// What the Rust client returned, as an outcome, with when the attempt left that was answered. `told` reads the answer.
-fn returned(answer: &Result<Answer, Error>, told: impl FnOnce(&Answer) -> Option<Told>) -> (Option<Instant>, Outcome) {
-    let of = |position: &highwater_client::Position| highwater_history::Position {
-        epoch: position.epoch.map(|epoch| epoch.0),
-        offset: position.offset,
-    };
-    match answer {
-        Ok(answer) => (Some(answer.sent), Outcome::Done { position: of(&answer.position), answer: told(answer) }),
-        Err(Error::Unreadable { position, .. }) => (None, Outcome::Done { position: of(position), answer: None }),
-        Err(Error::Failed(failed)) => (None, Outcome::Failed { code: failed.code.clone() }),
-        Err(Error::Unknown { .. }) => (None, Outcome::Unknown { code: "CLIENT_GAVE_UP".into() }),
     }
 }
