@@ -3,6 +3,7 @@
 //! `cargo xtask check` runs every check and never writes to the working tree; `cargo xtask fmt` is the command that does. See `docs/testing.md`.
 
 mod check;
+mod fuzz;
 mod harness_proof;
 mod tidy;
 
@@ -19,6 +20,8 @@ usage: cargo xtask COMMAND
   test    the tests alone
   harness-proof
           puts known bugs into a copy of the source and demands that the simulator catches each by name (minutes)
+  fuzz [ROUNDS [SEED]]
+          damaged bytes for everything that reads a disk or a socket, more of them than the tests try; 1000000 rounds of seed 1 if not told otherwise
   fmt     format every source file in place";
 
 fn main() -> ExitCode {
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         "tidy" => check::tidy_alone(&root()),
         "test" => check::tests_alone(&root()),
         "harness-proof" => harness_proof::run(&root()),
+        "fuzz" => fuzz::run(&root(), env::args().nth(2).as_deref(), env::args().nth(3).as_deref()),
         "fmt" => check::format_in_place(&root()),
         "" | "help" | "--help" | "-h" => {
             println!("{USAGE}");

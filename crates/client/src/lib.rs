@@ -44,3 +44,6 @@ pub use error::{Error, Failed};
 pub use highwater_wire::Position;
 pub use nodes::fetch;
 pub use transaction::{Freshness, Statement, Transaction};
+
+#[cfg(test)]
+mod fuzz_tests;

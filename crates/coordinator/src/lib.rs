@@ -29,3 +29,6 @@ pub use driver::{Action, Coordinator, CoordinatorStart, Event};
 pub use metadata::Metadata;
 pub use record::{NodeRecord, PartitionRecord};
 pub use rule::{RuleError, check_name, check_rule};
+
+#[cfg(test)]
+mod fuzz_tests;

@@ -25,3 +25,6 @@ pub use access::{ListenError, Tokens, may_listen};
 pub use app::Limits;
 pub use routes::not_ready;
 pub use server::{BindError, OpenServer, Server, ServerConfig};
+
+#[cfg(test)]
+mod fuzz_tests;

@@ -40,7 +40,7 @@ struct One {
 }
 
 /// Reads a request's statements, or says what is wrong with it.
-fn statements(body: &[u8], max: usize) -> Result<Vec<Statement>, Failure> {
+pub(crate) fn statements(body: &[u8], max: usize) -> Result<Vec<Statement>, Failure> {
     let request: Request = serde_json::from_slice(body).map_err(|error| {
         Failure::bad(
             "REQUEST_INVALID",

@@ -31,3 +31,6 @@ pub use log::{Log, Options};
 pub use open::Recovered;
 pub use replace::{ReplaceError, durable_replace};
 pub use store::{FlushDone, LogError, LogStore};
+
+#[cfg(test)]
+mod fuzz_tests;

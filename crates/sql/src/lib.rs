@@ -51,3 +51,6 @@ pub use folder::Folder;
 pub use options::Options;
 pub use session::Session;
 pub use value::Value;
+
+#[cfg(test)]
+mod fuzz_tests;

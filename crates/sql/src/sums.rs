@@ -256,7 +256,7 @@ impl Files {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<(Marker, Vec<u32>), String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Marker, Vec<u32>), String> {
     if bytes.len() < HEADER_BYTES + CHECKSUM_BYTES || bytes[..8] != MAGIC[..] {
         return Err("it does not begin as it should, or another version wrote it".to_string());
     }

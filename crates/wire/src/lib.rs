@@ -11,6 +11,9 @@ pub mod message;
 pub mod record;
 mod varint;
 
+#[cfg(test)]
+mod fuzz_tests;
+
 pub use epochs::LogShape;
 pub use hard_state::HardState;
 pub use ids::{

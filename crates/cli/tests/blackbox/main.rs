@@ -10,6 +10,7 @@ mod commands;
 mod damage;
 mod data;
 mod followers;
+mod golden;
 mod hrana;
 mod http;
 mod libsql;
