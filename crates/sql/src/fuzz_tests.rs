@@ -1,6 +1,9 @@
 //! Records of the row log and files of checksums that nobody wrote.
 
+use std::sync::Arc;
+
 use highwater_fuzz::fuzz;
+use highwater_log::FileIo;
 
 use crate::ffi::ValueRef;
 use crate::rowlog::{self, Reader, RowChange, RowRecord, UpdateKey};
@@ -70,11 +73,13 @@ fn fuzz_statements_and_sequences() {
 #[test]
 fn fuzz_sums() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let files = crate::wal::Files::new(folder.path());
+    let disk = FileIo::inspect(folder.path()).expect("the folder can be opened");
+    let files = crate::wal::Files::new(folder.path(), Arc::new(disk));
     let marker = Marker { salts: *b"saltsalt", frames: 3, applied: 9 };
     files.write_sums(0, &marker, &[1, 2, 3]).expect("the folder can be written");
     files.write_sums(1, &marker, &[]).expect("the folder can be written");
-    let samples = files.sums().map(|path| std::fs::read(path).expect("it was just written"));
+    let samples =
+        ["sums.a", "sums.b"].map(|name| std::fs::read(folder.path().join(name)).expect("it was just written"));
     let repair = |input: &mut Vec<u8>| {
         if let Some(covered) = input.len().checked_sub(4) {
             let checksum = crc32c::crc32c(&input[..covered]).to_be_bytes();
