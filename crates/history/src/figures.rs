@@ -56,7 +56,7 @@ pub struct Felt {
     pub led_metadata: bool,
     /// More about it.
     pub what: String,
-    /// From the fault to the arrival of the first acknowledgement of a write that was sent after it, in milliseconds; `None` if there was none.
+    /// From the fault to the arrival of the first acknowledgement of a write that was sent once it was in force, in milliseconds; `None` if there was none.
     pub next_ms: Option<f64>,
     /// The longest time without any acknowledgement, from the last one before the fault to the next fault, in milliseconds; `None` if there was none after it.
     pub pause_ms: Option<f64>,
@@ -136,7 +136,7 @@ fn felt(history: &History, arrivals: &[u64]) -> Vec<Felt> {
         earliest[at - 1] = earliest[at - 1].min(earliest[at]);
     }
     let felt = |(at, fault): (usize, &crate::record::Fault)| {
-        let next = earliest.get(sent.partition_point(|(sent, _)| *sent <= fault.begin));
+        let next = earliest.get(sent.partition_point(|(sent, _)| *sent <= fault.in_force));
         let until = history.faults.get(at + 1).map(|next| next.begin);
         Felt {
             kind: fault.kind.clone(),
@@ -227,6 +227,19 @@ mod tests {
         assert_eq!((figures.pause_ms_max, figures.acknowledged["committed"]), (5.0, 2));
         let rows = figures.operations["row"];
         assert_eq!((rows.done, rows.failed, rows.unknown, figures.codes["failed: X"]), (2, 1, 0, 1));
+    }
+
+    #[test]
+    fn a_write_that_was_sent_before_a_fault_was_in_force_says_nothing() {
+        let mut story = Story::new();
+        story.row(1, 0);
+        story.fault("kill-all", true);
+        story.row(1, 1);
+        story.row(1, 2);
+        let mut history = story.history();
+        assert_eq!(Figures::of(&history).faults[0].next_ms, Some(2.0));
+        history.faults[0].in_force = history.rows[1].invoke;
+        assert_eq!(Figures::of(&history).faults[0].next_ms, Some(4.0));
     }
 
     #[test]

@@ -226,6 +226,8 @@ pub struct Fault {
     pub what: String,
     /// When, in nanoseconds.
     pub begin: u64,
+    /// When it was in force: a write that was sent before may have escaped it.
+    pub in_force: u64,
     /// When it was taken back; `None` if that is not known.
     pub end: Option<u64>,
 }

@@ -165,8 +165,17 @@ impl Story {
 
     pub(crate) fn fault(&mut self, kind: &str, led_metadata: bool) {
         let begin = self.tick();
-        let (kind, what, end) = (kind.into(), String::new(), Some(begin + 500_000));
-        self.records.push(Record::Fault(Fault { kind, victim: 1, led: true, led_metadata, what, begin, end }));
+        let (kind, what, in_force, end) = (kind.into(), String::new(), begin + 100_000, Some(begin + 500_000));
+        self.records.push(Record::Fault(Fault {
+            kind,
+            victim: 1,
+            led: true,
+            led_metadata,
+            what,
+            begin,
+            in_force,
+            end,
+        }));
     }
 
     pub(crate) fn history(mut self) -> History {

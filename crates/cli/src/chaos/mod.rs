@@ -137,6 +137,7 @@ fn fault(one: Inflicted, recorder: &Recorder) -> Record {
         led_metadata: one.led_metadata,
         what: one.what,
         begin: recorder.at(one.at),
+        in_force: recorder.at(one.in_force),
         end: one.until.map(|until| recorder.at(until)),
     })
 }

@@ -65,11 +65,12 @@ impl Report {
                 Piece::Title(title) => writeln!(text, "\n## {title}\n"),
                 Piece::Line(line) => writeln!(text, "{line}  "),
                 Piece::Table(columns, rows) => {
-                    let _ = writeln!(text, "| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
-                    rows.iter().try_for_each(|row| {
+                    let _ = writeln!(text, "\n| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()));
+                    for row in &rows {
                         let cells: Vec<String> = row.iter().map(cell).collect();
-                        writeln!(text, "| {} |", cells.join(" | "))
-                    })
+                        let _ = writeln!(text, "| {} |", cells.join(" | "));
+                    }
+                    writeln!(text)
                 }
             };
         }
@@ -282,7 +283,10 @@ mod tests {
         let text = whole.text();
         assert!(text.contains("6 faults: kill 4, pause 2"), "{text}");
         let markdown = whole.markdown();
-        assert!(markdown.contains("| kill, leader of both | 4 | 100.0 | 100.0 | 300.0 |"), "{markdown}");
+        assert!(
+            markdown.contains("|---|---|---|---|---|---|---|\n| kill, leader of both | 4 | 100.0 | 100.0 | 300.0 |"),
+            "{markdown}"
+        );
     }
 
     #[test]

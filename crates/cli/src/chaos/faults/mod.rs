@@ -40,6 +40,8 @@ pub(crate) struct Inflicted {
     pub(crate) led_metadata: bool,
     /// When it began.
     pub(crate) at: Instant,
+    /// When it was in force: a write that was sent before may have escaped it.
+    pub(crate) in_force: Instant,
     /// When it had been undone, if it has: from then on the node was on its way back.
     pub(crate) until: Option<Instant>,
     /// What exactly was done, and what came of it.

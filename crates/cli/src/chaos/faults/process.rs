@@ -17,6 +17,7 @@ pub(super) fn kill(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     let length = stage.a_while();
     let place = stage.begins(Fault::Kill, index, format!("killed, for {:.1} s", length.as_secs_f64()));
     stage.kill(index)?;
+    stage.in_force(place);
     stage.last(length, &[index])?;
     stage.start(index)?;
     stage.undone(place);
@@ -27,6 +28,7 @@ pub(super) fn kill(stage: &mut Stage<'_>) -> anyhow::Result<()> {
 pub(super) fn kill_meanwhile(stage: &mut Stage<'_>, index: usize) -> anyhow::Result<()> {
     let place = stage.begins(Fault::Kill, index, "killed meanwhile, and started at once".into());
     stage.kill(index)?;
+    stage.in_force(place);
     stage.start(index)?;
     stage.undone(place);
     Ok(())
@@ -113,6 +115,7 @@ pub(super) fn kill_all(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     for index in 0..stage.len() {
         stage.kill(index)?;
     }
+    stage.in_force(place);
     stage.pass(length)?;
     for index in 0..stage.len() {
         stage.start(index)?;

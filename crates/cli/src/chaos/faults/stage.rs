@@ -175,8 +175,13 @@ impl<'a> Stage<'a> {
         };
         eprint(&format!("{:.1} s: {}{leads}: {what}", self.begun.elapsed().as_secs_f64(), self.name(index)));
         let victim = self.cluster.members[index].id;
-        self.inflicted.push(Inflicted { fault, victim, led, led_metadata, at, until: None, what });
+        self.inflicted.push(Inflicted { fault, victim, led, led_metadata, at, in_force: at, until: None, what });
         self.inflicted.len() - 1
+    }
+
+    /// The fault took until now to be in force.
+    pub(super) fn in_force(&mut self, place: usize) {
+        self.inflicted[place].in_force = Instant::now();
     }
 
     /// The fault is undone.
