@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use bytes::Bytes;
-use highwater_partition::Outcome;
+use highwater_partition::{Outcome, Ticket};
 use highwater_replica::Role;
 use highwater_wire::{
     CommitRule, Envelope, Epoch, HardState, Incarnation, NodeId, Offset, PartitionId, PeerId, Set, Version, batch,
 };
 
+use crate::faults::Fault;
 use crate::machine::{Entry, fold};
 use crate::trace::Fnv;
 
@@ -281,6 +282,88 @@ pub enum Observation {
         /// Whose.
         node: NodeId,
     },
+    /// A class of faults is about to strike.
+    Struck {
+        /// Which.
+        fault: Fault,
+        /// Where, or where first.
+        node: NodeId,
+    },
+    /// Recovery took the end of a log for a write that was torn.
+    Torn {
+        /// Where.
+        place: Place,
+    },
+    /// A process could not open its logs.
+    NotStarted {
+        /// Whose.
+        node: NodeId,
+        /// Why, as it says.
+        error: String,
+        /// Whether its disk is full, or was ordered to fail.
+        excused: bool,
+    },
+    /// An append or a reservation found no room.
+    Full {
+        /// Where.
+        place: Place,
+    },
+    /// A flush failed.
+    FlushFailed {
+        /// Where.
+        place: Place,
+    },
+    /// A partition stopped for good in its process.
+    Halted {
+        /// Where.
+        place: Place,
+        /// Why, as it says.
+        reason: String,
+        /// Whether its disk is full, or was ordered to fail.
+        excused: bool,
+    },
+    /// A state machine cannot do what it is told, or cannot go on.
+    MachineStopped {
+        /// Where.
+        node: NodeId,
+        /// Why, as the machine says.
+        error: String,
+        /// Whether its disk was ordered to fail.
+        excused: bool,
+    },
+    /// Somebody waits at a node for an answer.
+    Waits {
+        /// Where.
+        node: NodeId,
+        /// Behind which ticket.
+        ticket: Ticket,
+    },
+    /// Nobody waits for it any more.
+    Forgot {
+        /// Where.
+        node: NodeId,
+        /// Behind which ticket.
+        ticket: Ticket,
+    },
+    /// A partition answers whoever waits behind a ticket.
+    Answered {
+        /// Where.
+        node: NodeId,
+        /// The ticket.
+        ticket: Ticket,
+    },
+    /// A partition lets a read be served from what is published.
+    ReadServed {
+        /// Where.
+        place: Place,
+        /// What is published must reach this far.
+        at: Offset,
+    },
+    /// A write found that its key had had its effect before, and is answered with that.
+    Repeated {
+        /// Where.
+        place: Place,
+    },
 }
 
 /// Everything known from outside.
@@ -394,7 +477,19 @@ impl Facts {
             | Observation::ReadAsked { .. }
             | Observation::ReadAnswered { .. }
             | Observation::Released { .. }
-            | Observation::Acknowledged { .. } => {}
+            | Observation::Acknowledged { .. }
+            | Observation::Struck { .. }
+            | Observation::Torn { .. }
+            | Observation::NotStarted { .. }
+            | Observation::Full { .. }
+            | Observation::FlushFailed { .. }
+            | Observation::Halted { .. }
+            | Observation::MachineStopped { .. }
+            | Observation::Waits { .. }
+            | Observation::Forgot { .. }
+            | Observation::Answered { .. }
+            | Observation::ReadServed { .. }
+            | Observation::Repeated { .. } => {}
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ pub mod facts;
 pub mod faults;
 pub mod laws;
 pub mod machine;
+pub mod marks;
 pub mod model;
 mod options;
 pub mod oracle;

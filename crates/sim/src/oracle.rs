@@ -1,11 +1,12 @@
 //! Feeds what was seen to the facts and the laws, and derives what only an observer can: the coordinator's record, from the committed entries of the
 //! metadata.
 
-use highwater_coordinator::{Command, Metadata};
+use highwater_coordinator::Metadata;
 use highwater_wire::{Offset, PartitionId, Set, Version};
 
 use crate::facts::{Facts, Observation, OnRecord};
-use crate::laws::Law;
+use crate::laws::{Law, metadata_reads, possible_observations};
+use crate::marks::Marks;
 
 /// A law that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,7 @@ pub struct Broken {
 pub struct Oracle {
     facts: Facts,
     laws: Vec<Box<dyn Law>>,
+    marks: Marks,
     metadata: Metadata,
     /// How far the committed entries of the metadata have been read.
     applied: Offset,
@@ -30,7 +32,7 @@ impl Oracle {
     pub fn new(metadata: Set, laws: Vec<Box<dyn Law>>) -> Oracle {
         let mut facts = Facts::default();
         facts.records.insert(PartitionId::METADATA, OnRecord { set: metadata, epoch: None, version: Version(0) });
-        Oracle { facts, laws, metadata: Metadata::default(), applied: 0 }
+        Oracle { facts, laws, marks: Marks::default(), metadata: Metadata::default(), applied: 0 }
     }
 
     /// What is known.
@@ -43,12 +45,18 @@ impl Oracle {
         &self.metadata
     }
 
+    /// The situations that the run has come into.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
     /// Looks at one thing. The first law that does not hold ends the run.
     pub fn see(&mut self, seen: &Observation) -> Result<(), Broken> {
         for law in &mut self.laws {
             law.before(&self.facts, seen).map_err(|what| Broken { law: law.name(), what })?;
         }
-        self.facts.take(seen).map_err(|what| Broken { law: "possible-observations", what })?;
+        self.marks.look(&self.facts, seen);
+        self.facts.take(seen).map_err(|what| Broken { law: possible_observations::NAME, what })?;
         for law in &mut self.laws {
             law.after(&self.facts, seen).map_err(|what| Broken { law: law.name(), what })?;
         }
@@ -69,9 +77,9 @@ impl Oracle {
             return Ok(());
         }
         let mut records = Vec::new();
-        let wrong = |what: String| Broken { law: "metadata-reads", what };
         for (base, bytes) in log.batches.iter().filter(|(base, _)| (self.applied..committed).contains(base)) {
-            for command in Command::read_batches(bytes).map_err(|error| wrong(format!("at offset {base}: {error}")))? {
+            let commands = metadata_reads::read(*base, bytes);
+            for command in commands.map_err(|what| Broken { law: metadata_reads::NAME, what })? {
                 self.metadata.apply(&command);
             }
         }

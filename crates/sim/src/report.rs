@@ -1,10 +1,11 @@
 //! What a run of seeds found. It adds seeds up as they end, so that a hundred thousand of them take no more memory than one; details are kept of those
 //! that broke a law, and of the others only on demand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::faults::Fault;
+use crate::marks::Mark;
 use crate::options::Profile;
 use crate::plan::Strike;
 
@@ -53,6 +54,8 @@ pub struct SeedReport {
     pub trace_hash: u64,
     /// The text of it, if it was asked for.
     pub trace: String,
+    /// The situations it came into.
+    pub marks: BTreeSet<Mark>,
     /// The law that did not hold.
     pub violation: Option<Violation>,
 }
@@ -78,6 +81,10 @@ pub struct Report {
     pub seeds_with_leader_change: u64,
     /// Strikes by kind.
     pub faults: BTreeMap<Fault, u64>,
+    /// Seeds that came into each situation.
+    pub marks: BTreeMap<Mark, u64>,
+    /// Seeds that drew their profile, and from which nothing was left out: what marks are owed by.
+    pub mixed: u64,
     /// A hash over the traces of all seeds, in whatever order they ended: two runs of the same seeds of the same build agree in it.
     pub trace_hash: u64,
     /// Seeds that broke a law, by law.
@@ -89,8 +96,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a seed.
-    pub fn add(&mut self, seed: SeedReport, keep: bool) {
+    /// Adds a seed; `mixed` if it drew its profile and nothing was left out, `keep` if its own report is to be kept.
+    pub fn add(&mut self, seed: SeedReport, mixed: bool, keep: bool) {
         self.seeds += 1;
         *self.profiles.entry(seed.profile.name()).or_default() += 1;
         self.simulated_us += seed.simulated_us;
@@ -102,6 +109,10 @@ impl Report {
         self.seeds_with_leader_change += u64::from(seed.leader_changes > 0);
         add_all(&mut self.faults, &seed.faults);
         self.trace_hash = self.trace_hash.wrapping_add(seed.trace_hash);
+        self.mixed += u64::from(mixed);
+        for mark in &seed.marks {
+            *self.marks.entry(*mark).or_default() += 1;
+        }
         if let Some(violation) = &seed.violation {
             *self.broken.entry(violation.law.clone()).or_default() += 1;
             self.violations.push(violation.clone());
@@ -124,6 +135,8 @@ impl Report {
         self.seeds_with_leader_change += other.seeds_with_leader_change;
         add_all(&mut self.faults, &other.faults);
         self.trace_hash = self.trace_hash.wrapping_add(other.trace_hash);
+        add_all(&mut self.marks, &other.marks);
+        self.mixed += other.mixed;
         add_all(&mut self.broken, &other.broken);
         self.violations.extend(other.violations);
         self.each.extend(other.each);
@@ -141,9 +154,15 @@ impl Report {
         self.broken.values().sum()
     }
 
-    /// Whether nothing is wrong.
+    /// The situations that so many seeds should have come into and none did.
+    pub fn unreached(&self) -> Vec<Mark> {
+        let owed = |mark: &Mark| mark.within() <= self.mixed && !self.marks.contains_key(mark);
+        Mark::ALL.iter().copied().filter(owed).collect()
+    }
+
+    /// Whether nothing is wrong: no law was broken, and no situation is missing.
     pub fn passed(&self) -> bool {
-        self.broken.is_empty()
+        self.broken.is_empty() && self.unreached().is_empty()
     }
 
     /// Simulated hours.
@@ -178,6 +197,17 @@ impl fmt::Display for Report {
         writeln!(f, "{} changes of leader, in {} of the seeds", self.leader_changes, self.seeds_with_leader_change)?;
         writeln!(f, "profiles: {}", listed(self.profiles.iter().map(|(name, count)| (*name, *count))))?;
         writeln!(f, "faults: {}", listed(self.faults.iter().map(|(fault, count)| (fault.name(), *count))))?;
+        writeln!(f, "marks: {}", listed(self.marks.iter().map(|(mark, seeds)| (mark.name(), *seeds))))?;
+        for mark in self.unreached() {
+            writeln!(
+                f,
+                "MISSING {}: {} At least one of {} seeds should have come into that, and none of {} did: either the generator no longer gets there, or what it takes is rarer than `marks` says.",
+                mark.name(),
+                mark.what(),
+                mark.within(),
+                self.mixed
+            )?;
+        }
         for violation in &self.violations {
             writeln!(
                 f,
@@ -220,6 +250,7 @@ mod tests {
             strikes: Vec::new(),
             trace_hash: seed,
             trace: String::new(),
+            marks: BTreeSet::new(),
             violation,
         }
     }
@@ -229,8 +260,9 @@ mod tests {
         let (mut one, mut other, mut all) = (Report::default(), Report::default(), Report::default());
         for number in 1..=300 {
             let law = (number % 2 == 0).then_some("some-law");
-            all.add(seed(number, law), false);
-            if number % 3 == 0 { one.add(seed(number, law), false) } else { other.add(seed(number, law), false) }
+            all.add(seed(number, law), false, false);
+            let part = if number % 3 == 0 { &mut one } else { &mut other };
+            part.add(seed(number, law), false, false);
         }
         other.merge(one);
         assert_eq!(other.to_string(), all.to_string());
@@ -239,5 +271,24 @@ mod tests {
         assert_eq!(other.violations.len(), KEPT);
         assert_eq!((other.violations[0].seed, other.violations[KEPT - 1].seed), (2, 200));
         assert!(!other.passed());
+    }
+
+    #[test]
+    fn a_situation_that_should_have_been_reached_and_was_not_fails_the_run() {
+        let soonest = Mark::ALL.iter().copied().min_by_key(|mark| mark.within()).expect("there are marks");
+        let runs = |seeds: u64, mixed: bool, reached: bool| {
+            let mut report = Report::default();
+            for number in 1..=seeds {
+                let all = Mark::ALL.iter().copied().filter(|mark| reached || *mark != soonest).collect();
+                report.add(SeedReport { marks: all, ..seed(number, None) }, mixed, false);
+            }
+            report
+        };
+        let missed = runs(soonest.within(), true, false);
+        assert_eq!((missed.unreached(), missed.passed()), (vec![soonest], false));
+        assert!(missed.to_string().contains(&format!("MISSING {}: {}", soonest.name(), soonest.what())), "{missed}");
+        assert!(runs(soonest.within() - 1, true, false).passed(), "too few seeds to tell");
+        assert!(runs(soonest.within(), false, false).passed(), "one profile, or a reduced run, owes nothing");
+        assert!(runs(soonest.within(), true, true).passed());
     }
 }

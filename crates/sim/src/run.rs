@@ -6,6 +6,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::laws::{Law, step_laws};
+use crate::options::Profile;
 use crate::plan::{Plan, RunOptions};
 use crate::report::{Report, SeedReport, Violation};
 use crate::world::World;
@@ -56,7 +57,7 @@ pub fn run_while(options: &RunOptions, go_on: &(dyn Fn(Progress) -> bool + Sync)
             let done = run_seed(&Plan { seed, profile, reduction, text: options.trace });
             seeds.fetch_add(1, Ordering::Relaxed);
             broken.fetch_add(u64::from(done.violation.is_some()), Ordering::Relaxed);
-            report.add(done, options.each);
+            report.add(done, options.profile == Profile::Mixed && options.reduction.is_nothing(), options.each);
         }
     };
     let mut report = Report::default();
@@ -97,6 +98,7 @@ pub(crate) fn run_seed_under(plan: &Plan, laws: Vec<Box<dyn Law>>) -> SeedReport
         Violation { seed: plan.seed, profile, law, what, replay }
     });
     let (simulated_us, counted, classes) = (world.elapsed_us(), world.counted(), world.classes().to_vec());
+    let marks = world.marks().clone();
     let trace = world.into_trace();
     SeedReport {
         seed: plan.seed,
@@ -109,6 +111,7 @@ pub(crate) fn run_seed_under(plan: &Plan, laws: Vec<Box<dyn Law>>) -> SeedReport
         leader_changes: counted.leader_changes.saturating_sub(1),
         faults: counted.faults,
         strikes: counted.strikes,
+        marks,
         trace_hash: trace.hash(),
         trace: trace.into_text(),
         violation,
@@ -133,7 +136,6 @@ fn catch_panics() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Profile;
     use crate::plan::Reduction;
 
     #[test]

@@ -8,24 +8,30 @@ mod answers_held;
 mod answers_match;
 mod committed_durable;
 mod durable_before_sent;
+mod halts;
 mod high_watermark;
 mod leader_complete;
 mod linearizable_registers;
 mod logs_match;
+mod machines_go_on;
 mod maximal_set;
+pub(crate) mod metadata_reads;
 mod no_cut_below_hw;
 mod no_phantom;
+mod one_answer;
 mod one_effect;
 mod one_leader;
 mod one_write_per_offset;
 mod own_epoch;
 mod positions;
+pub(crate) mod possible_observations;
 mod published_committed;
 mod read_sees_acknowledged;
 mod reads_are_prefixes;
 mod real_time_order;
 mod reconciliation;
 mod recovery;
+mod served_reads;
 mod sessions;
 mod stale_is_inert;
 
@@ -80,6 +86,10 @@ pub fn step_laws() -> Vec<Box<dyn Law>> {
         Box::new(published_committed::PublishedCommitted),
         Box::new(answers_held::AnswersHeld),
         Box::new(recovery::Recovery),
+        Box::new(halts::Halts),
+        Box::new(machines_go_on::MachinesGoOn),
+        Box::<one_answer::OneAnswer>::default(),
+        Box::<served_reads::ServedReads>::default(),
     ]
 }
 

@@ -1,4 +1,5 @@
 //! What a process finds in its log is what the last one left: everything that was durable, promises included, nothing that was never there, and no gap.
+//! It finds it at all, unless its disk is full or was ordered to fail.
 
 use super::Law;
 use crate::facts::{Attempt, Facts, LogFacts, Observation};
@@ -14,6 +15,9 @@ impl Law for Recovery {
     }
 
     fn before(&mut self, facts: &Facts, seen: &Observation) -> Result<(), String> {
+        if let Observation::NotStarted { node, error, excused: false } = seen {
+            return Err(format!("node {node} does not start, and nothing is wrong with its disk: {error}"));
+        }
         let Observation::Opened { place, batches, hard, .. } = seen else { return Ok(()) };
         let metadata = place.partition == PartitionId::METADATA;
         let mut found = LogFacts::default();
@@ -49,7 +53,7 @@ impl Law for Recovery {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use highwater_wire::{CommitRule, Epoch, HardState};
+    use highwater_wire::{CommitRule, Epoch, HardState, NodeId};
 
     use super::*;
     use crate::laws::testing::{append, entry, opened, place, see, take, three};
@@ -80,5 +84,15 @@ mod tests {
         assert!(finds(Some(3)).is_ok());
         assert!(finds(Some(2)).is_err());
         assert!(finds(None).is_err());
+    }
+
+    #[test]
+    fn a_process_that_does_not_start_on_a_sound_disk_is_found() {
+        let fails = |excused| {
+            let seen = Observation::NotStarted { node: NodeId(1), error: "no".to_owned(), excused };
+            see(&mut Recovery, &mut three(CommitRule::Quorum { q: 2 }), seen)
+        };
+        assert!(fails(true).is_ok());
+        assert!(fails(false).is_err());
     }
 }

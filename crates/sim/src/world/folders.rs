@@ -63,6 +63,9 @@ impl Folders for SimFolders {
             batches: Bytes::from(batches),
             hard: log.inner.hard_state().clone(),
         });
+        if log.inner.recovered().torn.is_some() {
+            log.note(Observation::Torn { place });
+        }
         Ok(log)
     }
 }
@@ -83,7 +86,7 @@ impl SimLog {
     fn noted<T>(&self, result: Result<T, LogError>, done: Observation, attempt: Attempt) -> Result<T, LogError> {
         match &result {
             Ok(_) => self.note(done),
-            Err(LogError::Full(_)) => {}
+            Err(LogError::Full(_)) => self.note(Observation::Full { place: self.place }),
             Err(LogError::Poisoned(_)) => self.note(Observation::Attempted { place: self.place, attempt }),
         }
         result
@@ -108,7 +111,11 @@ impl LogStore for SimLog {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), LogError> {
-        self.inner.reserve(bytes)
+        let result = self.inner.reserve(bytes);
+        if let Err(LogError::Full(_)) = result {
+            self.note(Observation::Full { place: self.place });
+        }
+        result
     }
 
     fn append(&mut self, batches: &Bytes) -> Result<(), LogError> {
@@ -146,10 +153,13 @@ pub(super) struct SimJob {
 
 impl SimJob {
     /// Syncs. What was cut and written anew since it began is synced along with the rest, and not counted by anybody.
-    pub(super) fn run(self, place: Place, cuts: &BTreeMap<Place, Offset>) -> (FlushDone, Option<Observation>) {
+    pub(super) fn run(self, place: Place, cuts: &BTreeMap<Place, Offset>) -> (FlushDone, Observation) {
         let done = self.job.run();
         let to = cuts.get(&place).map_or(self.end, |cut| self.end.min(*cut));
-        let seen = done.result.is_ok().then_some(Observation::Flushed { place, to });
+        let seen = match done.result {
+            Ok(_) => Observation::Flushed { place, to },
+            Err(_) => Observation::FlushFailed { place },
+        };
         (done, seen)
     }
 }

@@ -97,8 +97,8 @@ impl World {
                 self.perform(id, out);
             }
             Err(error) => {
-                if !self.node(id).may_halt() {
-                    self.break_law("recovery-finds-what-was-durable", format!("node {id} does not start: {error}"));
+                let excused = self.node(id).may_halt();
+                if !self.see(Observation::NotStarted { node: id, error: error.to_string(), excused }) {
                     return;
                 }
                 self.trace.note(now, &id, || format!("node {id}: could not start: {error}"));

@@ -21,7 +21,7 @@ mod watch;
 mod work;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use highwater_host::Input;
@@ -31,6 +31,7 @@ use crate::clients::{Ask, Client, End, History, Instant};
 use crate::faults::{self, Fault};
 use crate::laws::Law;
 use crate::machine::{self, Machines, OpId, State};
+use crate::marks::Mark;
 use crate::options::Profile;
 use crate::oracle::{Broken, Oracle};
 use crate::plan::{CLIENTS, Plan, Reduction, Strike};
@@ -325,6 +326,11 @@ impl World {
     /// The classes of faults that were drawn, less those that were left out.
     pub(crate) fn classes(&self) -> &[Fault] {
         &self.faults
+    }
+
+    /// The situations that the run has come into.
+    pub(crate) fn marks(&self) -> &BTreeSet<Mark> {
+        self.oracle.marks().reached()
     }
 
     /// The profile that was drawn.

@@ -90,11 +90,8 @@ impl World {
                 if let Some(process) = node.process.as_mut() {
                     process.halted = Some(reason.clone());
                 }
-                if !excused {
-                    self.break_law(
-                        "halts-only-for-a-reason",
-                        format!("node {id} halts partition {}: {reason}", partition.0),
-                    );
+                let place = Place { partition, node: id };
+                if !self.see(Observation::Halted { place, reason, excused }) {
                     return;
                 }
                 // Whoever watches over the process starts it anew, unless that would be in vain.
@@ -163,9 +160,7 @@ impl World {
     pub(super) fn flush(&mut self, id: NodeId, partition: PartitionId, job: SimJob) {
         let place = Place { partition, node: id };
         let (done, seen) = job.run(place, &self.cuts);
-        if let Some(seen) = seen
-            && !self.see(seen)
-        {
+        if !self.see(seen) {
             return;
         }
         if done.result.is_err()
@@ -184,7 +179,8 @@ impl World {
         let keeps = self.rng.percent(8);
         let node = self.node_mut(id);
         let Some(database) = node.process.as_mut().and_then(|process| process.database.as_mut()) else {
-            self.break_law("machine-is-driven-in-order", format!("{place:?} is told {command:?} before it was opened"));
+            let error = format!("it is told {command:?} before it was opened");
+            self.see(Observation::MachineStopped { node: id, error, excused: false });
             return;
         };
         if let Command::Publish { hw } = command {

@@ -124,6 +124,7 @@ impl World {
         process.tickets += 1;
         let ticket = Ticket(process.tickets);
         process.waiting.insert(ticket, waiting);
+        self.see(Observation::Waits { node: id, ticket });
         self.later(id, when, AtNode::Expire { ticket });
         ticket
     }
@@ -136,6 +137,7 @@ impl World {
         };
         let partition = database.partition;
         self.step(id, Input::Partition(partition, partition::Input::Forget { ticket }));
+        self.see(Observation::Forgot { node: id, ticket });
         match waiting {
             Waiting::Write { attempt, wrote, .. } => {
                 self.answer_client(id, attempt, if wrote { End::Unknown } else { End::Failed });
@@ -147,14 +149,11 @@ impl World {
 
     /// A partition answers whoever waits behind a ticket.
     pub(super) fn answer(&mut self, id: NodeId, ticket: Ticket, outcome: Outcome) {
-        let Some(process) = self.node_mut(id).process.as_mut() else { return };
-        let Some(waiting) = process.waiting.remove(&ticket) else {
-            self.break_law(
-                "one-answer-for-each-ticket",
-                format!("node {id} answers {ticket:?}, for which nobody waits: {outcome:?}"),
-            );
+        if !self.see(Observation::Answered { node: id, ticket }) {
             return;
-        };
+        }
+        let Some(process) = self.node_mut(id).process.as_mut() else { return };
+        let Some(waiting) = process.waiting.remove(&ticket) else { return };
         let Some(database) = process.database.as_mut() else { return };
         let partition = database.partition;
         let place = Place { partition, node: id };
@@ -165,6 +164,10 @@ impl World {
                 }
                 let looked = !wrote && before.is_none() && matches!(outcome, Outcome::Done(_));
                 if looked && !self.see(Observation::ReadAnswered { place, read: attempt.number, at: until }) {
+                    return;
+                }
+                if before.is_some() && matches!(outcome, Outcome::Done(_)) && !self.see(Observation::Repeated { place })
+                {
                     return;
                 }
                 let end = match outcome {
@@ -184,13 +187,11 @@ impl World {
                 let end = match outcome {
                     Outcome::Done(position) => match database.machine.look(key, list) {
                         Err(error) => return self.machine_failed(id, &format!("a read from {position}: {error}")),
-                        Ok(Some(view)) if view.at >= position.offset => End::Read(seen(partition, view)),
-                        Ok(_) => {
-                            self.break_law(
-                                "a-served-read-is-published",
-                                format!("node {id} serves a read from {position}, and readers there do not see that"),
-                            );
-                            return;
+                        Ok(view) => {
+                            if !self.see(Observation::ReadServed { place, at: position.offset }) {
+                                return;
+                            }
+                            view.map_or(End::Failed, |view| End::Read(seen(partition, view)))
                         }
                     },
                     Outcome::Truncated { .. } => End::Truncated,

@@ -5,6 +5,7 @@ use highwater_wire::NodeId;
 use super::World;
 use super::event::{AtNode, Event, Restore};
 use super::node::Doom;
+use crate::facts::Observation;
 use crate::faults::Fault;
 use crate::plan::Strike;
 
@@ -30,7 +31,7 @@ impl World {
             return;
         }
         self.trace.note(self.now, &(fault, id), || format!("FAULT {}: {} at node {id}", strike.number, fault.name()));
-        if self.strikes(fault, id) {
+        if self.see(Observation::Struck { fault, node: id }) && self.strikes(fault, id) {
             *self.counted.faults.entry(fault).or_default() += 1;
         }
     }

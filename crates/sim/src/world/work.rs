@@ -8,6 +8,7 @@ use super::World;
 use super::event::{AtNode, Attempt};
 use super::node::{Waiting, Work};
 use crate::clients::{Ask, End};
+use crate::facts::Observation;
 
 impl World {
     /// Sees to it that the machine takes up what it was told.
@@ -92,14 +93,13 @@ impl World {
         self.tell(id, Input::Partition(partition, partition::Input::Hold { ticket, reign, until, wrote, ack }));
     }
 
-    /// The machine has stopped, and its process with it: because its disk was to fail, or a law is broken.
+    /// The machine has stopped, and its process with it.
     pub(super) fn machine_failed(&mut self, id: NodeId, error: &str) {
-        let node = self.node(id);
-        if !node.disk_fault {
-            self.break_law("machines-go-on", format!("the state machine of node {id} stops: {error}"));
+        let excused = self.node(id).disk_fault;
+        if !self.see(Observation::MachineStopped { node: id, error: error.to_owned(), excused }) {
             return;
         }
-        let power = node.doom.is_some_and(|doom| doom.power);
+        let power = self.node(id).doom.is_some_and(|doom| doom.power);
         self.trace.note(self.now, &id, || format!("node {id}: the state machine stops: {error}"));
         self.die(id, power);
     }
