@@ -26,6 +26,8 @@ pub fn everything(root: &Path) -> Result<()> {
     let doc = ["doc", "--workspace", "--no-deps", "--locked"];
     step("doc", timed("doc", || cargo(root, &doc, &[("RUSTDOCFLAGS", "-D warnings")])));
     step("tests", tests_alone(root));
+    let former = ["run", "--quiet", "--locked", "--package", "highwater-sim", "--example", "seeds", "--", "former"];
+    step("former seeds", timed("seeds that once broke a law", || cargo(root, &former, &[])));
     let seeds = ["run", "--quiet", "--locked", "--package", "highwater-sim", "--example", "seeds", "--", "1", "300"];
     step("simulator", timed("simulator, seeds 1 to 300", || cargo(root, &seeds, &[])));
     if !failures.is_empty() {

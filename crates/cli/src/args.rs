@@ -360,7 +360,7 @@ pub(crate) struct SimArgs {
     /// With --seed: print every event.
     #[arg(long)]
     pub(crate) trace: bool,
-    /// One cluster for all seeds (one, quorum3, isr3, quorum5, isr5) instead of one drawn by each.
+    /// One cluster for all seeds (one, quorum3, isr3, quorum5, isr5, sqlite) instead of one drawn by each.
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<String>,
     /// How many seeds run at one time [default: one for each core].
@@ -372,6 +372,9 @@ pub(crate) struct SimArgs {
     /// With --json: name every seed with the hash of its trace.
     #[arg(long, requires = "json")]
     pub(crate) each: bool,
+    /// Do not make failures small.
+    #[arg(long)]
+    pub(crate) no_shrink: bool,
     #[command(flatten)]
     pub(crate) less: SimLessArgs,
     /// Print exactly one JSON document on standard output.

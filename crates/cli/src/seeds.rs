@@ -1,5 +1,6 @@
 //! `highwater sim` without a scenario: random seeds, for a number of them or for a time, and one seed again, whole or reduced.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use highwater_sim::faults::Fault;
-use highwater_sim::{Profile, Progress, Reduction, Report, RunOptions};
+use highwater_sim::{Plan, Profile, Progress, Reduction, Report, RunOptions, Shrunk};
 use serde_json::{Value, json};
 
 use crate::args::{SimArgs, SimLessArgs};
@@ -15,6 +16,9 @@ use crate::output::{document, line};
 
 /// How often a long run says how far it has come.
 const SAY_EVERY: Duration = Duration::from_secs(5);
+
+/// Failures of so many laws are made small, at the most.
+const SHRUNK_MAX: usize = 3;
 
 /// Runs the seeds. Exit 0 if nothing is wrong.
 pub(crate) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
@@ -33,8 +37,11 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
         end.is_none_or(|end| Instant::now() < end)
     });
     let seconds = begun.elapsed().as_secs_f64();
+    // Whoever asks for one seed's trace, or for a reduced run, repeats what is known already.
+    let known = args.trace || args.no_shrink || !options.reduction.is_nothing();
+    let shrunk = if known { Vec::new() } else { shrink_some(&report, &options) };
     if args.json {
-        document(&described(&report, seconds));
+        document(&described(&report, &shrunk, seconds));
     } else {
         for seed in report.each.iter().filter(|_| args.trace) {
             line(&seed.trace);
@@ -44,8 +51,37 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<ExitCode> {
         }
         line(&report.to_string());
         line(&format!("in {seconds:.1} s"));
+        for small in &shrunk {
+            line(&small_failure(small));
+        }
     }
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes the first failure of each law small, of some laws at the most.
+fn shrink_some(report: &Report, options: &RunOptions) -> Vec<Shrunk> {
+    let mut laws = BTreeSet::new();
+    let first = report.violations.iter().filter(|violation| laws.insert(violation.law.as_str()));
+    let plan = |seed| Plan { seed, profile: options.profile, reduction: options.reduction.clone(), text: false };
+    first.take(SHRUNK_MAX).filter_map(|violation| highwater_sim::shrink(&plan(violation.seed))).collect()
+}
+
+/// A small failure, for people.
+fn small_failure(small: &Shrunk) -> String {
+    let violation = &small.violation;
+    let classes: Vec<&str> = small.classes.iter().map(|fault| fault.name()).collect();
+    format!(
+        "\nseed {} made small in {} runs: {} of {}, {} strikes left\n{}breaks {}: {}\n  again with: {}",
+        violation.seed,
+        small.runs,
+        violation.profile.name(),
+        if classes.is_empty() { "no class of faults".to_owned() } else { classes.join(", ") },
+        small.strikes,
+        small.story,
+        violation.law,
+        violation.what,
+        violation.replay
+    )
 }
 
 fn options(args: &SimArgs) -> anyhow::Result<RunOptions> {
@@ -96,10 +132,12 @@ fn say(told: &Mutex<Instant>, begun: Instant, progress: Progress) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn described(report: &Report, seconds: f64) -> Value {
+fn described(report: &Report, shrunk: &[Shrunk], seconds: f64) -> Value {
     let (operations_min, operations_min_seed) = report.operations_min.unwrap_or_default();
     let faults: serde_json::Map<_, _> =
         report.faults.iter().map(|(fault, count)| (fault.name().to_owned(), json!(count))).collect();
+    let marks: serde_json::Map<_, _> =
+        report.marks.iter().map(|(mark, seeds)| (mark.name().to_owned(), json!(seeds))).collect();
     let mut all = json!({
         "passed": report.passed(),
         "seeds": report.seeds,
@@ -113,12 +151,18 @@ fn described(report: &Report, seconds: f64) -> Value {
         "leader_changes": report.leader_changes,
         "seeds_with_leader_change": report.seeds_with_leader_change,
         "faults": faults,
+        "marks": marks,
+        "marks_missing": report.unreached().iter().map(|mark| mark.name()).collect::<Vec<_>>(),
         "trace_hash": format!("{:016x}", report.trace_hash),
         "seeds_broken": report.broken_seeds(),
         "laws_broken": report.broken,
         "violations": report.violations.iter().map(|violation| json!({
             "seed": violation.seed, "profile": violation.profile.name(), "law": violation.law,
             "what": violation.what, "replay": violation.replay})).collect::<Vec<_>>(),
+        "shrunk": shrunk.iter().map(|small| json!({
+            "seed": small.violation.seed, "law": small.violation.law, "what": small.violation.what, "replay": small.violation.replay,
+            "faults": small.classes.iter().map(|fault| fault.name()).collect::<Vec<_>>(), "strikes": small.strikes,
+            "runs": small.runs, "story": small.story})).collect::<Vec<_>>(),
     });
     if !report.each.is_empty() {
         all["each"] = report

@@ -9,6 +9,7 @@
 pub mod clients;
 pub mod facts;
 pub mod faults;
+mod former;
 pub mod laws;
 pub mod machine;
 pub mod marks;
@@ -20,11 +21,14 @@ mod report;
 pub mod rng;
 mod run;
 mod scenarios;
+mod shrink;
 pub mod trace;
 mod world;
 
+pub use former::former_seeds;
 pub use options::Profile;
 pub use plan::{CLIENTS, Plan, Reduction, RunOptions, Strike};
 pub use report::{Report, SeedReport, Violation};
 pub use run::{Progress, run, run_seed, run_while};
 pub use scenarios::{SCENARIOS, Scenario, scenario};
+pub use shrink::{RUNS_MAX, Shrunk, shrink};

@@ -1,48 +1,48 @@
-//! The liveness phase (law 10): everything is healed, and then the cluster must come back within stated bounds.
-//!
-//! Healed means: every link works, nothing is lost, every disk has room and no fault, no process is stopped, and every process runs, except that in some
+//! The liveness phase: everything is healed, and it is watched whether the cluster comes back as [`live_once_healed`] demands. In some
 //! runs as many nodes as can be spared ([`World::spare`]) are *lost*: they stay dead for ever, or run on copies that are never made whole again. All others
-//! count as *living*. From then on, within [`BOUND_US`]:
-//!
-//! 1. somebody leads the database;
-//! 2. a new write is acknowledged as committed;
-//! 3. every living replica knows the same HW, which is the leader's log end, and shows it to readers.
-//!
-//! *Allowed to be stuck* are only states in which fewer logs than the rule needs can be opened: under `isr:1`, or with one node, the loss of a single
-//! one. No more are lost than can be spared, so no run may be stuck; a fault class that destroys more must add its exception here.
+//! count as *living*.
 
 use std::collections::BTreeSet;
 
 use highwater_host::Input;
-use highwater_partition::{self as partition, Outcome};
-use highwater_wire::{NodeId, PartitionId};
+use highwater_partition::{self as partition, Outcome, Partition};
+use highwater_replica::Role;
+use highwater_wire::{NodeId, PartitionId, PeerId};
 
 use super::World;
 use super::event::Event;
-use super::node::Waiting;
-use crate::clients::{Ask, Call, End, Final, Instant};
-use crate::faults::Fault;
-use crate::laws::HISTORY_LAWS;
+use super::folders::SimLog;
+use super::node::{Node, Waiting};
+use crate::clients::{Ask, Call, End, Final};
+use crate::laws::live_once_healed::{self, Comeback, Leader, Open, Replica, Sight, Step, may_be_stuck};
+use crate::laws::{HISTORY_LAWS, calm_clusters, replicas_agree};
 use crate::machine::{Entry, OpId, Write};
 
-/// Within this long everything must have come back: some twenty node sessions.
-pub(super) const BOUND_US: Instant = 12_000_000;
 /// How often is looked.
-const LOOK_US: Instant = 50_000;
+const LOOK_US: u64 = 50_000;
 
 /// How far the phase has come.
 #[derive(Clone, Debug)]
 pub(super) struct Liveness {
-    /// When it began.
-    began: Instant,
     /// Who does not count as living: dead, or on copies that are not whole.
     lost: BTreeSet<NodeId>,
     /// Who of them is dead.
     dead: BTreeSet<NodeId>,
+    /// What has come back.
+    comeback: Comeback,
     /// The probe: a write that must be acknowledged.
     probe: Option<OpId>,
-    /// When everything had come back and the final reads were asked.
+    /// The final reads were asked.
     asked: bool,
+}
+
+/// How a run ended that broke no law on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// Everything came back.
+    Live,
+    /// It did not, and may not.
+    Stuck,
 }
 
 impl World {
@@ -52,9 +52,9 @@ impl World {
     }
 
     /// The nodes that count as living.
-    fn living(&self) -> Vec<NodeId> {
+    fn living(&self) -> impl Iterator<Item = &Node> {
         let lost = |id: NodeId| self.healed.as_ref().is_some_and(|healed| healed.lost.contains(&id));
-        self.nodes.keys().copied().filter(|id| !lost(*id)).collect()
+        self.nodes.values().filter(move |node| !lost(node.id))
     }
 
     /// Draws who is lost for ever, and who of them is dead: harmed nodes before others, and none in a run without a fault.
@@ -87,8 +87,13 @@ impl World {
         self.trace.note(self.now, &(&lost, &dead), || {
             format!("everything is healed; lost for ever: {lost:?}, of them dead: {dead:?}")
         });
-        self.healed =
-            Some(Liveness { began: self.now, lost: lost.clone(), dead: dead.clone(), probe: None, asked: false });
+        self.healed = Some(Liveness {
+            lost: lost.clone(),
+            dead: dead.clone(),
+            comeback: Comeback::new(self.now),
+            probe: None,
+            asked: false,
+        });
         self.network.heal();
         for id in all {
             if !lost.contains(&id) {
@@ -115,77 +120,87 @@ impl World {
         self.queue.at(self.now + LOOK_US, Event::Look);
     }
 
-    /// Looks at how far the cluster has come back.
+    /// Looks at how far the cluster has come back, and does what the next step needs.
     pub(super) fn look(&mut self) {
         let Some(mut healed) = self.healed.clone() else { return };
-        let missing = self.missing(&mut healed);
-        let first = missing.is_none() && !healed.asked;
-        healed.asked |= first;
-        self.healed = Some(healed.clone());
-        match missing {
-            None if first => self.ask_everything(),
-            Some(missing) if self.now > self.bound(&healed) => {
-                self.break_law(
-                    "live-once-healed",
-                    format!("{} ms after healing, {missing}", (self.now - healed.began) / 1000),
-                );
-                return;
+        let sight = self.sight(&healed);
+        let outcome = healed.comeback.see(self.now, &sight);
+        match healed.comeback.step() {
+            Step::Write if !self.probe_waits(&healed) => {
+                if let Some(leader) = self.leader {
+                    healed.probe = Some(self.send_probe(leader));
+                }
             }
+            Step::Over => self.finish = Some(Finish::Live),
             _ => {}
         }
-        if healed.asked && self.now > self.bound(&healed) {
-            self.break_law("live-once-healed", "the final reads were not answered".to_owned());
-            return;
+        let asks = healed.comeback.step() == Step::Reads && !healed.asked;
+        healed.asked |= asks;
+        self.healed = Some(healed);
+        if asks {
+            self.ask_everything();
         }
-        self.queue.at(self.now + LOOK_US, Event::Look);
-    }
-
-    /// The bound counts from the moment at which clients have nothing left to do.
-    fn bound(&self, healed: &Liveness) -> Instant {
-        let busy = self.counted.operations < self.operations_min();
-        healed.began
-            + if busy { 10 * BOUND_US } else { BOUND_US.max(self.idle_since().saturating_sub(healed.began) + BOUND_US) }
-    }
-
-    fn idle_since(&self) -> Instant {
-        self.history.calls().filter_map(|call| call.returned).max().unwrap_or(0)
-    }
-
-    /// What is still missing.
-    fn missing(&mut self, healed: &mut Liveness) -> Option<String> {
-        let Some(database) = self.database() else { return Some("the database does not exist".to_owned()) };
-        let Some(leader) = self.leader.filter(|leader| self.node(*leader).process.is_some()) else {
-            return Some("nobody leads the database".to_owned());
-        };
-        if self.seats.iter().any(|seat| seat.call.is_some()) || self.counted.operations < self.operations_min() {
-            return Some("clients still wait".to_owned());
-        }
-        match healed.probe {
-            None => {
-                healed.probe = Some(self.send_probe(leader));
-                return Some("no write was acknowledged yet".to_owned());
+        match (outcome, self.excuse()) {
+            (Ok(()), _) => self.queue.at(self.now + LOOK_US, Event::Look),
+            (Err(what), None) => self.break_law(live_once_healed::NAME, what),
+            (Err(what), Some(excuse)) => {
+                self.trace.note(self.now, &excuse, || format!("{what}, and may be: {excuse}"));
+                self.finish = Some(Finish::Stuck);
             }
-            Some(probe) => match self.history.call(probe).map(|call| (call.returned, call.committed_write())) {
-                Some((Some(_), Some(_))) => {}
-                Some((Some(_), None)) => {
-                    healed.probe = None;
-                    return Some("a write was not acknowledged".to_owned());
+        }
+    }
+
+    /// Why the cluster need not come back, if it need not.
+    fn excuse(&self) -> Option<String> {
+        let able: BTreeSet<PeerId> = self.living().map(Node::peer).collect();
+        let records = &self.oracle.facts().records;
+        let voters = &records.get(&PartitionId::METADATA)?.set;
+        let database = self.database().and_then(|id| records.get(&id));
+        may_be_stuck(voters, database.map(|record| &record.set), &able)
+    }
+
+    /// Whether the probe is under way.
+    fn probe_waits(&self, healed: &Liveness) -> bool {
+        let call = healed.probe.and_then(|probe| self.history.call(probe));
+        call.is_some_and(|call| call.returned.is_none())
+    }
+
+    /// What there is to see of the cluster.
+    fn sight(&self, healed: &Liveness) -> Sight {
+        let Some(database) = self.database() else { return Sight::default() };
+        let leader = self.leader.and_then(|leader| {
+            let replica = partition_of(self.node(leader), database)?.replica();
+            match replica.role() {
+                Role::Leader { epoch_start, .. } => {
+                    Some(Leader { epoch_start, hw: replica.hw(), end: replica.shape().end })
                 }
-                _ => return Some("a write waits for its acknowledgement".to_owned()),
-            },
-        }
-        let committed = self.oracle.facts().committed(database).len() as u64;
-        for node in self.nodes.values().filter(|node| !healed.lost.contains(&node.id)) {
-            let Some(partition) = node.process.as_ref().and_then(|process| process.host.partition_here(database))
-            else {
-                return Some(format!("node {} has not opened its replica", node.id));
-            };
-            let status = partition.status(node.clock.shows(self.now));
-            if (status.hw, status.published, status.end) != (committed, committed, committed) {
-                return Some(format!("{committed} entries are committed, and node {} has {status:?}", node.id));
+                _ => None,
             }
+        });
+        let replicas = self.living().flat_map(|node| {
+            [PartitionId::METADATA, database].map(|id| Replica {
+                node: node.id,
+                partition: id,
+                committed: self.oracle.facts().committed(id).len() as u64,
+                open: partition_of(node, id).map(|partition| {
+                    let status = partition.status(node.clock.shows(self.now));
+                    // Nobody reads the metadata as a client does.
+                    let published = if id == PartitionId::METADATA { status.hw } else { status.published };
+                    let leads = matches!(status.role, Role::Leader { .. });
+                    let live = leads || partition.replica().stream_is_live();
+                    Open { live, hw: status.hw, published, end: status.end }
+                }),
+            })
+        });
+        let waits = self.seats.iter().any(|seat| seat.call.is_some());
+        let probe = healed.probe.and_then(|probe| self.history.call(probe));
+        Sight {
+            leader,
+            clients_done: !waits && self.counted.operations >= self.operations_min(),
+            written: probe.is_some_and(|call| call.returned.is_some() && call.committed_write().is_some()),
+            replicas: replicas.collect(),
+            read: self.living().all(|node| self.ends.contains_key(&node.id)),
         }
-        None
     }
 
     /// One more write, sent to the leader by a seventh client.
@@ -211,7 +226,8 @@ impl World {
     /// Every living node is asked for everything, linearizably.
     fn ask_everything(&mut self) {
         let Some(database) = self.database() else { return };
-        for id in self.living() {
+        let living: Vec<NodeId> = self.living().map(|node| node.id).collect();
+        for id in living {
             let ticket = self.wait(id, Waiting::Everything);
             self.step(id, Input::Partition(database, partition::Input::Read { ticket }));
         }
@@ -220,7 +236,7 @@ impl World {
     /// A node answers it.
     pub(super) fn read_everything(&mut self, id: NodeId, partition: PartitionId, outcome: &Outcome) {
         if !matches!(outcome, Outcome::Done(_)) {
-            self.break_law("live-once-healed", format!("node {id} does not answer the final read: {outcome:?}"));
+            self.break_law(live_once_healed::NAME, format!("node {id} does not answer the final read: {outcome:?}"));
             return;
         }
         let database = self.node_mut(id).process.as_mut().and_then(|process| process.database.as_mut());
@@ -230,34 +246,31 @@ impl World {
                 self.ends.insert(id, state);
             }
             Some(Err(error)) => self.machine_failed(id, &format!("the final read: {error}")),
-            _ => self.break_law("live-once-healed", format!("readers of node {id} see nothing at the end")),
+            _ => self.break_law(live_once_healed::NAME, format!("readers of node {id} see nothing at the end")),
         }
     }
 
-    /// The clients' record against what was read at the end.
+    /// The clients' record against what was read at the end, if anything was.
     pub(super) fn check_history(&mut self) {
-        let Some(last) = self.ends.values().next().cloned() else {
-            self.break_law("live-once-healed", "nothing was read at the end".to_owned());
+        let Some(last) = self.ends.values().next().cloned().filter(|_| self.finish == Some(Finish::Live)) else {
             return;
         };
-        if let Some((id, _)) = self.ends.iter().find(|(_, state)| **state != last) {
-            self.break_law("replicas-agree", format!("at one HW, node {id} shows another state than the first node"));
-            return;
-        }
         let last = Final::new(last);
-        for law in HISTORY_LAWS {
-            if let Err(what) = (law.check)(&self.history, &last) {
-                self.break_law(law.name, what);
-                return;
-            }
-        }
-        let calm = self.faults.iter().all(|fault| *fault == Fault::ClientLoss);
-        if calm && (self.counted.leader_changes > 1 || self.counted.metadata_elections > 1) {
-            let (database, metadata) = (self.counted.leader_changes, self.counted.metadata_elections);
-            self.break_law(
-                "calm-clusters-keep-their-leader",
-                format!("without a fault there were {database} and {metadata} leaders"),
-            );
+        let agree = replicas_agree::check(&self.ends).map_err(|what| (replicas_agree::NAME, what));
+        let mut history =
+            HISTORY_LAWS.iter().map(|law| (law.check)(&self.history, &last).map_err(|what| (law.name, what)));
+        let (leaders, metadata_leaders) = (self.counted.leader_changes, self.counted.metadata_elections);
+        let calm = || {
+            calm_clusters::check(&self.faults, leaders, metadata_leaders).map_err(|what| (calm_clusters::NAME, what))
+        };
+        if let Err((law, what)) = agree.and_then(|()| history.try_for_each(|held| held)).and_then(|()| calm()) {
+            self.break_law(law, what);
         }
     }
+}
+
+/// A node's replica, if its process has it open.
+fn partition_of(node: &Node, id: PartitionId) -> Option<&Partition<SimLog>> {
+    let host = &node.process.as_ref()?.host;
+    if id == PartitionId::METADATA { host.metadata_partition() } else { host.partition_here(id) }
 }

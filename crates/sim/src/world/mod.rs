@@ -110,6 +110,8 @@ pub(crate) struct World {
     harms: u64,
     /// Once everything was healed.
     healed: Option<liveness::Liveness>,
+    /// How the run ended, once it has.
+    finish: Option<liveness::Finish>,
     /// What was read at the end, by node.
     ends: BTreeMap<NodeId, State>,
     broken: Option<Broken>,
@@ -168,6 +170,7 @@ impl World {
             leader_epoch: None,
             harms: 0,
             healed: None,
+            finish: None,
             ends: BTreeMap::new(),
             broken: None,
         };
@@ -189,8 +192,10 @@ impl World {
 
     /// Lets everything happen until the run is over or a law is broken.
     pub(crate) fn run(&mut self) {
-        while self.broken.is_none() && self.ends.is_empty() {
-            let Some((when, event)) = self.queue.pop() else { break };
+        while self.broken.is_none() && self.finish.is_none() {
+            let Some((when, event)) = self.queue.pop() else {
+                panic!("a run ends by what it finds, not for want of events")
+            };
             assert!(when >= self.now, "time does not go back");
             self.now = when;
             self.happen(event);

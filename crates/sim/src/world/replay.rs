@@ -1,4 +1,4 @@
-//! The law that a replica holds what its log says: replaying the log from its beginning on an empty machine gives what readers see at the end.
+//! Replays a node's log, as its disk has it, for the law that a replica holds what its log says.
 
 use bytes::Bytes;
 use highwater_log::{Log, LogStore};
@@ -6,24 +6,15 @@ use highwater_wire::{NodeId, Offset, PartitionId};
 
 use super::World;
 use super::folders::OPTIONS;
+use crate::laws::replica_is_its_log;
 use crate::machine::State;
 
 impl World {
     /// Compares what a node shows at an offset with what its log on the disk, opened anew, gives an empty machine.
     pub(super) fn compare_with_log(&mut self, id: NodeId, partition: PartitionId, at: Offset, shown: &State) {
         let replayed = self.log_of(id, partition, at).and_then(|batches| self.machines.replay(&batches, at));
-        match replayed {
-            Ok(state) if state == *shown => {}
-            Ok(_) => self.break_law(
-                "a-replica-is-its-log",
-                format!("readers of node {id} see at {at} what replaying its log does not give"),
-            ),
-            Err(error) => {
-                self.break_law(
-                    "a-replica-is-its-log",
-                    format!("the log of node {id} up to {at} is not replayed: {error}"),
-                );
-            }
+        if let Err(what) = replica_is_its_log::check(id, at, shown, replayed) {
+            self.break_law(replica_is_its_log::NAME, what);
         }
     }
 
