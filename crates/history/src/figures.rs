@@ -58,7 +58,8 @@ pub struct Felt {
     pub what: String,
     /// From the fault to the arrival of the first acknowledgement of a write that was sent once it was in force, in milliseconds; `None` if there was none.
     pub next_ms: Option<f64>,
-    /// The longest time without any acknowledgement, from the last one before the fault to the next fault, in milliseconds; `None` if there was none after it.
+    /// The longest time without any acknowledgement that began between the last one before the fault and the next fault, in milliseconds; `None` if there was no
+    /// acknowledgement after it.
     pub pause_ms: Option<f64>,
 }
 
@@ -151,13 +152,16 @@ fn felt(history: &History, arrivals: &[u64]) -> Vec<Felt> {
     history.faults.iter().enumerate().map(felt).collect()
 }
 
-/// The longest time between two of the sorted arrivals, of which the first is the last one not after `from`, or is `from`; and the last is not after `until`.
+/// The longest time between two of the sorted arrivals that began after the last one not after `from`, or after `from` if there is none, and not after `until`. One that had
+/// not ended when the next fault came is the work of both.
 fn longest_pause(sorted: &[u64], from: u64, until: Option<u64>) -> Option<u64> {
     let after = sorted.partition_point(|at| *at <= from);
-    let end = until.map_or(sorted.len(), |until| sorted.partition_point(|at| *at <= until));
     let mut last = if after == 0 { from } else { sorted[after - 1] };
     let mut longest = None;
-    for at in sorted.get(after..end)? {
+    for at in &sorted[after..] {
+        if until.is_some_and(|until| last > until) {
+            break;
+        }
         longest = longest.max(Some(at - last));
         last = *at;
     }
@@ -206,7 +210,8 @@ mod tests {
     #[test]
     fn a_pause_begins_with_the_last_acknowledgement_before_the_fault() {
         let arrivals = [10, 20, 90, 100, 500];
-        assert_eq!(longest_pause(&arrivals, 25, Some(200)), Some(70));
+        assert_eq!(longest_pause(&arrivals, 25, Some(95)), Some(70));
+        assert_eq!(longest_pause(&arrivals, 25, Some(200)), Some(400), "it began before the next fault");
         assert_eq!(longest_pause(&arrivals, 25, None), Some(400));
         assert_eq!(longest_pause(&arrivals, 4, Some(20)), Some(10));
         assert_eq!(longest_pause(&arrivals, 500, None), None);

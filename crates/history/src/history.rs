@@ -384,7 +384,7 @@ impl Gathering {
         }
         for invoke in std::mem::take(&mut self.open).into_values() {
             let outcome = Outcome::Unknown { code: "NEVER_ENDED".into() };
-            self.ended(&invoke, &Return { op: invoke.op, at: u64::MAX, sent: None, outcome });
+            self.ended(&invoke, &Return { op: invoke.op, at: u64::MAX, sent: None, node: None, outcome });
         }
         self.history.faults.sort_by_key(|fault| fault.begin);
         Ok(self.history)

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `run` | `version` (1), `command`, `nodes`, `registers` |
 //! | `invoke` | an operation begins: `op` (unique, growing), `at`, `client`, `node` asked (null: the client chose), `what`, idempotency `key` or null |
-//! | `return` | it ends: `op`, `at`, `sent` (when the answered attempt left, if there were several), `outcome`: `done` with `position` and `answer`, `failed` with `code`, or `unknown` with `code`. What never returns is unknown |
+//! | `return` | it ends: `op`, `at`, `sent` (when the answered attempt left, if there were several), the `node` that answered, if the client chose, `outcome`: `done` with `position` and `answer`, `failed` with `code`, or `unknown` with `code`. What never returns is unknown |
 //! | `fault` | `kind`, `victim`, whether that `led` the database and `led_metadata`, `what` was done, `begin`, when it was `in_force`, `end` or null. Anywhere in the file |
 //! | `rows` | part of a reading: `of`, and `rows` as lists of rowid, writer, number, value |
 //! | `reading` | the end of a reading: `of`, `at`, the tally's `count` and `chain`, `registers`, SQLite's word on the file's `integrity` or null |

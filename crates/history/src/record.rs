@@ -149,6 +149,9 @@ pub struct Return {
     /// When the attempt was sent that was answered, if there were several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<u64>,
+    /// The node that answered, if the client chose whom to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,

@@ -63,7 +63,7 @@ impl Story {
     fn op(&mut self, client: u32, what: What, key: Option<String>, outcome: Outcome) {
         let (begin, end) = (self.tick(), self.tick());
         self.records.push(Record::Invoke(Invoke { op: begin, at: begin, client, node: None, what, key }));
-        self.records.push(Record::Return(Return { op: begin, at: end, sent: None, outcome }));
+        self.records.push(Record::Return(Return { op: begin, at: end, sent: None, node: None, outcome }));
     }
 
     /// A row that is acknowledged and there.

@@ -63,11 +63,16 @@ impl Recorder {
         op
     }
 
-    /// An operation has just ended. `sent` is when the attempt left that was answered, if there may have been several.
-    pub(crate) fn end(&self, op: u64, sent: Option<Instant>, outcome: Outcome) {
+    /// An operation has just ended that was sent to one node once.
+    pub(crate) fn end(&self, op: u64, outcome: Outcome) {
+        self.ended(op, None, None, outcome);
+    }
+
+    /// An operation has just ended. `sent` is when the attempt left that was answered, and `node` who answered, if there may have been several.
+    pub(crate) fn ended(&self, op: u64, sent: Option<Instant>, node: Option<u32>, outcome: Outcome) {
         let at = self.at(Instant::now());
         let sent = sent.map(|sent| self.at(sent));
-        self.put(&Record::Return(Return { op, at, sent, outcome }));
+        self.put(&Record::Return(Return { op, at, sent, node, outcome }));
     }
 
     /// Any other line.

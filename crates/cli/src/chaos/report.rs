@@ -163,7 +163,7 @@ impl Report {
             pieces.push(Piece::Line(format!("After {without} of the faults nothing was acknowledged any more.")));
         }
         pieces.push(Piece::Line(
-            "The longest time without any acknowledgement, from the last one before the fault to the next fault, in milliseconds:".into(),
+            "The longest time without any acknowledgement that began between the last one before the fault and the next fault, in milliseconds:".into(),
         ));
         let pauses = groups(faults, |fault| fault.pause_ms);
         pieces.push(Piece::Table(columns(), pauses.into_iter().map(row).collect()));

@@ -42,7 +42,7 @@ pub(super) fn run(id: u32, number: u32, shared: &Shared<'_>, mut rng: Rng) {
         let what = What::Look { freshness, least: least.as_deref().and_then(position) };
         let op = shared.recorder.invoke(id, Some(node.id), what, None);
         let said = node.ask(&query, &body, None);
-        shared.recorder.end(op, None, outcome(&said, seen));
+        shared.recorder.end(op, outcome(&said, seen));
         if let Said::Done { position, .. } = said {
             session = Some(position);
         }

@@ -75,6 +75,6 @@ fn get(id: u32, register: u32, node: &Node, shared: &Shared<'_>) -> Option<u64> 
     let op = shared.recorder.invoke(id, Some(node.id), What::Get { register }, None);
     let said = node.ask(&format!("wait_ms={WAIT_MS}"), body.to_string().as_bytes(), None);
     let outcome = outcome(&said, |first| first["rows"][0][0].as_u64().map(Told::Value));
-    shared.recorder.end(op, None, outcome.clone());
+    shared.recorder.end(op, outcome.clone());
     if let Outcome::Done { answer: Some(Told::Value(value)), .. } = outcome { Some(value) } else { None }
 }

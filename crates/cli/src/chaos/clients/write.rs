@@ -61,7 +61,8 @@ pub(super) fn through_client(
         None => client.execute_unkeyed("main", &transaction),
     };
     let (sent, outcome) = returned(what, &answer);
-    shared.recorder.end(op, sent, outcome.clone());
+    let node = answer.as_ref().ok().and_then(|answer| (1..).zip(shared.urls).find(|(_, url)| **url == answer.url));
+    shared.recorder.ended(op, sent, node.map(|(id, _)| id), outcome.clone());
     if let Ok(answer) = &answer {
         shared.note(&answer.position.to_string());
     }
@@ -82,8 +83,15 @@ fn returned(what: &What, answer: &Result<Answer, Error>) -> (Option<Instant>, Ou
         }
         Err(Error::Unreadable { position, .. }) => (None, Outcome::Done { position: at(position), answer: None }),
         Err(Error::Failed(failed)) => (None, Outcome::Failed { code: failed.code.clone() }),
-        Err(Error::Unknown { .. }) => (None, Outcome::Unknown { code: "CLIENT_GAVE_UP".into() }),
+        Err(Error::Unknown { reason, .. }) => (None, Outcome::Unknown { code: code(reason).into() }),
     }
+}
+
+/// The server's code, with which the reason of an unknown outcome ends if a server said so.
+fn code(reason: &str) -> &str {
+    let last = reason.strip_suffix(')').and_then(|reason| reason.rsplit_once('(')).map(|(_, code)| code);
+    let is_code = |code: &&str| code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    last.filter(is_code).unwrap_or("CONNECTION_BROKEN")
 }
 
 /// Writes by asking one node, once. `query` is what follows the question mark.
@@ -99,7 +107,7 @@ pub(super) fn direct(
     let op = recorder.invoke(id, Some(node.id), what.clone(), key);
     let said = node.ask(query, &body, key);
     let outcome = outcome(&said, |first| told(what, first["affected"].as_u64(), first["last_insert_rowid"].as_u64()));
-    recorder.end(op, None, outcome.clone());
+    recorder.end(op, outcome.clone());
     (outcome, said)
 }
 
@@ -119,5 +127,18 @@ pub(super) fn outcome(said: &Said, told: impl FnOnce(&serde_json::Value) -> Opti
 pub(crate) fn ask_again(doubts: &[Doubt], client: &mut Client, shared: &Shared<'_>) {
     for doubt in doubts {
         through_client(doubt.client, &doubt.what, Some(&doubt.key), client, shared);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::code;
+
+    #[test]
+    fn codes_are_found_where_there_are_some() {
+        assert_eq!(code("leadership was lost (LEADERSHIP_LOST)"), "LEADERSHIP_LOST");
+        assert_eq!(code("an earlier attempt was not answered: it is (really) gone (NOT_LEADER)"), "NOT_LEADER");
+        assert_eq!(code("http://127.0.0.1:1: Connection reset by peer (os error 104)"), "CONNECTION_BROKEN");
+        assert_eq!(code("no answer in time"), "CONNECTION_BROKEN");
     }
 }
