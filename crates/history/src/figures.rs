@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(longest_pause(&arrivals, 25, Some(95)), Some(70));
         assert_eq!(longest_pause(&arrivals, 25, Some(200)), Some(400), "it began before the next fault");
         assert_eq!(longest_pause(&arrivals, 25, None), Some(400));
-        assert_eq!(longest_pause(&arrivals, 4, Some(20)), Some(10));
+        assert_eq!(longest_pause(&arrivals, 4, Some(19)), Some(10));
         assert_eq!(longest_pause(&arrivals, 500, None), None);
     }
 
