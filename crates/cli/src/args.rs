@@ -144,6 +144,16 @@ pub(crate) enum Fault {
     OneWay,
     /// Two nodes that do not reach each other while all others reach both.
     Partial,
+    /// The disk of a node, or those of all, full.
+    FullDisk,
+    /// A byte of some file of a node flipped while it is down.
+    Flip,
+    /// Some file of a node removed or shortened while it is down.
+    Remove,
+    /// An older copy of a node's data folder in place of the true one.
+    Older,
+    /// An empty data folder in place of the true one.
+    Wiped,
 }
 
 /// The kinds of faults of a run.
@@ -201,7 +211,8 @@ pub(crate) struct ChaosArgs {
     /// How long faults last, in seconds: about.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub(crate) restart_after: f64,
-    /// The faults, in random order, each before any of them again: `all`, or a list of kill, pause, restart, storm, kill-all, partition, one-way, partial.
+    /// The faults, in random order, each before any of them again: `all`, or a list of kill, pause, restart, storm, kill-all, partition, one-way, partial,
+    /// full-disk, flip, remove, older, wiped.
     #[arg(long, value_name = "FAULT,...", default_value = "kill")]
     pub(crate) faults: Faults,
     /// What random choices are made from; the same number makes the same choices, as far as the cluster does the same [default: a new one, which is printed].

@@ -1,5 +1,6 @@
 //! `highwater serve`: configuration, start, the ready line, and an orderly end.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -128,7 +129,9 @@ fn nonempty(tokens: Vec<String>, option: &str) -> anyhow::Result<Vec<String>> {
 fn start_log(filter: &str) -> anyhow::Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter)
         .with_context(|| format!("--log must be a level or a filter; found {filter:?}"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Colours are for terminals: in a file they are noise.
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
     Ok(())
 }
 
@@ -196,10 +199,17 @@ async fn hand_over(
 
 /// Says once that it is ready, on standard output.
 async fn announce(node: Arc<Node>, address: SocketAddr, databases: Vec<String>, folder: PathBuf) {
+    let mut said = None;
     loop {
         match highwater_http::not_ready(&node).await {
             Ok(None) => break,
-            Ok(Some(reason)) => tracing::info!(%reason, "not ready yet"),
+            Ok(reason) => {
+                // Once for each reason, however often it is looked at.
+                if said != reason {
+                    tracing::info!(reason, "not ready yet");
+                    said = reason;
+                }
+            }
             Err(_) => return,
         }
         // sleep: the node is asked again; it gives no sign of its own when it becomes ready.

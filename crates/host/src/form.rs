@@ -23,6 +23,11 @@ const SCAN_BYTES: usize = 1 << 20;
 const NO_TIMESTAMP: i64 = -1;
 
 impl<F: Folders> Host<F> {
+    /// Who votes for the metadata's leader, as its log says; nobody while the cluster is being formed.
+    pub fn voters(&self) -> &[PeerId] {
+        &self.voters
+    }
+
     /// Begins with the metadata's log: forms the cluster in an empty one, if this node is among the first voters.
     pub(crate) fn open_metadata(&mut self, mut log: F::Log, out: &mut Vec<Effect<Job<F>>>) -> Result<(), HostError> {
         let empty = log.shape().end == 0;

@@ -44,7 +44,7 @@ pub enum StartError {
     },
     /// Another node cannot be of the same cluster.
     #[error("the cluster cannot be formed: {0}")]
-    Forming(#[from] crate::tcp::PeerRefused),
+    Forming(crate::tcp::PeerRefused),
     /// One of the node's own files does not hold what was written to it.
     #[error(
         "{file} is damaged ({reason}). Nothing was changed. The databases beside it may be whole: keep the folder, and let this node rejoin its cluster with a new folder, or restore a backup into a new folder"
@@ -65,6 +65,11 @@ pub enum StartError {
         /// What is there.
         found: String,
     },
+    /// A node of a cluster of several whose list of the others is gone.
+    #[error(
+        "{0} is gone: a node of a cluster of several keeps the list of the others there, and who votes. Nothing was changed. Put the file back; if that cannot be had, keep the folder, and leave this node out: the others go on without it"
+    )]
+    PeersFileMissing(PathBuf),
     /// The metadata's log could not be opened, or what it says cannot be.
     #[error("the node in {folder} cannot start: {reason}")]
     Host {
@@ -74,19 +79,19 @@ pub enum StartError {
         reason: String,
     },
     /// The operating system refused.
-    #[error("{what}: {source}")]
+    #[error("{what}: {error}")]
     Io {
         /// What was tried.
         what: String,
         /// What it answered.
-        source: std::io::Error,
+        error: std::io::Error,
     },
 }
 
 impl StartError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
         let what = what.into();
-        move |source| StartError::Io { what, source }
+        move |error| StartError::Io { what, error }
     }
 }
 

@@ -145,6 +145,10 @@ impl DataFolder {
             return refuse(format!("the list lacks this node, {}: name all nodes, this one included", state.node));
         }
         let list = match remembered {
+            // A cluster of one has a key of its own from its first start on.
+            None if state.cluster != UNFORMED && !self.path.join("key").exists() => {
+                return Err(self.peers_missing());
+            }
             None if state.cluster != UNFORMED => {
                 return refuse(
                     "it is a cluster of one already: give this node a new folder with --data, and import the database there"
@@ -164,6 +168,11 @@ impl DataFolder {
         };
         self.remember_peers(&list)?;
         Ok(list)
+    }
+
+    /// The list of the other nodes is not there, and should be.
+    pub(crate) fn peers_missing(&self) -> StartError {
+        StartError::PeersFileMissing(self.path.join("peers"))
     }
 
     /// Makes the list of the other nodes durable.
@@ -239,13 +248,13 @@ impl DataFolder {
     fn save_sealed(&self, name: &str, kind: [u8; 8], version: u16, payload: &[u8]) -> Result<(), StartError> {
         durable_replace(&*self.io, name, &control::seal(kind, version, payload)).map_err(|error| StartError::Io {
             what: format!("{} cannot be written", self.path.join(name).display()),
-            source: std::io::Error::other(error),
+            error: std::io::Error::other(error),
         })
     }
 }
 
 fn no_randomness(error: getrandom::Error) -> StartError {
-    StartError::Io { what: "no random numbers can be had".into(), source: std::io::Error::other(error.to_string()) }
+    StartError::Io { what: "no random numbers can be had".into(), error: std::io::Error::other(error.to_string()) }
 }
 
 pub(crate) fn random_u64() -> Result<u64, StartError> {

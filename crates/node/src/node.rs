@@ -63,7 +63,9 @@ impl Prepared {
     /// returns whether to go on (after a pause of its own); `None` if it did not.
     pub fn run(mut self, waiting: impl FnMut(&BTreeMap<NodeId, String>) -> bool) -> Result<Option<Node>, StartError> {
         if self.state.cluster == UNFORMED {
-            let Some((voters, cluster)) = gather(&self.peers.addresses, &self.introduction, waiting)? else {
+            let Some((voters, cluster)) =
+                gather(&self.peers.addresses, &self.introduction, waiting).map_err(StartError::Forming)?
+            else {
                 return Ok(None);
             };
             self.peers.voters = voters;
@@ -107,10 +109,6 @@ impl Node {
 
     fn start_with(prepared: Prepared, voters: Vec<PeerId>) -> Result<Node, StartError> {
         let Prepared { config, folder, state, peers, introduction, door } = prepared;
-        let cluster_key = match peers.addresses.is_empty() {
-            true => folder.cluster_key()?,
-            false => introduction.shared_key(),
-        };
         let scratch = folder.clear_scratch()?;
         let incarnation = *state.incarnations.last().expect("taking the folder adds this start's incarnation");
         let (id, cluster) = (state.node, state.cluster);
@@ -127,6 +125,14 @@ impl Node {
             now: 0,
         };
         let host = Host::new(start, folder.logs()?, &mut effects).map_err(|error| host_error(&config, error))?;
+        if peers.addresses.is_empty() && host.voters().len() > 1 {
+            return Err(folder.peers_missing());
+        }
+        // Not before that: a key of its own is what a node alone is known by.
+        let cluster_key = match peers.addresses.is_empty() {
+            true => folder.cluster_key()?,
+            false => introduction.shared_key(),
+        };
         let (inbox, receiver) = Inbox::new();
         let registry: Registry = Arc::new(RwLock::new(BTreeMap::new()));
         let failed = Arc::new(OnceLock::new());

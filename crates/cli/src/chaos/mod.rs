@@ -47,7 +47,9 @@ pub(crate) fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
     let temporary = tempfile::Builder::new().prefix("highwater-chaos-").tempdir().context("no temporary folder")?;
     let folder = args.data.clone().unwrap_or_else(|| temporary.path().to_path_buf());
     let outcome = chaos(args, &folder);
-    if args.data.is_none() && !outcome.as_ref().is_ok_and(|report| report.is_clean(args.judge.allow_undecided)) {
+    let clean = outcome.as_ref().is_ok_and(|report| report.is_clean(args.judge.allow_undecided));
+    faults::release(&folder, args.data.is_some() || !clean);
+    if args.data.is_none() && !clean {
         let kept: PathBuf = temporary.keep();
         eprint(&format!("the nodes' data and logs, and the history, are kept in {}", kept.display()));
     }
@@ -68,7 +70,7 @@ fn chaos(args: &ChaosArgs, folder: &Path) -> anyhow::Result<Report> {
     let seed = args.seed.unwrap_or_else(faults::new_seed);
     eprint(&format!("the seed is {seed}: --seed {seed} makes the same choices"));
     let mut cluster = Cluster::new(folder, &free_addresses(args.nodes)?)?;
-    faults::prepare(&mut cluster)?;
+    faults::prepare(args, &mut cluster)?;
     cluster.start_all()?;
     wait_until("the nodes are ready", || cluster.all_ready())?;
     let urls: Vec<String> = cluster.members.iter().map(|member| member.url()).collect();

@@ -11,10 +11,15 @@
 //!
 //! Never are more nodes away at once than leave a majority, but by the faults that are meant to stop the service.
 
+mod damage;
+mod disks;
 mod evidence;
+mod folders;
+mod full;
 mod links;
 mod process;
 mod stage;
+mod target;
 mod watch;
 
 use std::sync::atomic::AtomicU64;
@@ -48,9 +53,21 @@ pub(crate) struct Inflicted {
     pub(crate) what: String,
 }
 
-/// Prepares a cluster that has not been started for the faults of the run.
-pub(crate) fn prepare(cluster: &mut Cluster) -> anyhow::Result<()> {
+pub(crate) use disks::release;
+
+/// Prepares a cluster that has not been started for the faults of the run. Must be called before any thread is started; [`release`] undoes what would outlast the cluster.
+pub(crate) fn prepare(args: &ChaosArgs, cluster: &mut Cluster) -> anyhow::Result<()> {
+    if args.faults.0.contains(&Fault::FullDisk)
+        && let Err(error) = disks::mount_all(cluster.members.iter().map(|member| member.data.as_path()))
+    {
+        // Said here, where the reason is known; the fault is skipped later.
+        eprint(&format!("{error:#}"));
+    }
     cluster.log_filter = Some("info");
+    for member in &mut cluster.members {
+        // One level further down, so that the data folder can be exchanged for another.
+        member.data.push("data");
+    }
     cluster.put_apart()
 }
 
@@ -108,7 +125,11 @@ fn run(args: &ChaosArgs, stage: &mut Stage<'_>, begun: Instant) -> anyhow::Resul
 /// What a fault needs that is not to be had here.
 fn lacking(fault: Fault, stage: &Stage<'_>) -> Option<&'static str> {
     match fault {
-        Fault::Partition | Fault::OneWay | Fault::Partial if stage.len() < 3 => Some("three nodes"),
+        Fault::Kill | Fault::Pause | Fault::Restart | Fault::Storm | Fault::KillAll => None,
+        _ if stage.len() < 3 => Some("three nodes"),
+        Fault::FullDisk if !disks::is_disk(&stage.disk(0)) => {
+            Some("a disk for each node: a memory file system in a mount name space")
+        }
         _ => None,
     }
 }
@@ -124,6 +145,11 @@ fn strike(fault: Fault, stage: &mut Stage<'_>) -> anyhow::Result<()> {
         Fault::Partition => links::partition(stage),
         Fault::OneWay => links::one_way(stage),
         Fault::Partial => links::partial(stage),
+        Fault::Flip => damage::flip(stage),
+        Fault::Remove => damage::remove(stage),
+        Fault::Older => folders::older(stage),
+        Fault::FullDisk => full::full_disk(stage),
+        Fault::Wiped => folders::wiped(stage),
     }
 }
 

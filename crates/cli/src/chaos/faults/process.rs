@@ -59,6 +59,7 @@ pub(super) fn restart(stage: &mut Stage<'_>) -> anyhow::Result<()> {
     let index = stage.victim();
     let place = stage.begins(Fault::Restart, index, "told to end, and started again".into());
     end_well(stage, index)?;
+    stage.in_force(place);
     let length = stage.a_while();
     stage.last(length, &[index])?;
     stage.start(index)?;

@@ -1,6 +1,7 @@
 //! The cluster while faults strike: who is away and why, what may be done to whom, and what is watched all the time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -155,6 +156,11 @@ impl<'a> Stage<'a> {
         wanted.filter(|index| present.contains(index)).unwrap_or(drawn)
     }
 
+    /// The folder that may be a disk of its own.
+    pub(super) fn disk(&self, index: usize) -> PathBuf {
+        self.cluster.folder.join(format!("node-{}", self.cluster.members[index].id))
+    }
+
     /// The name that people know it by.
     pub(super) fn name(&self, index: usize) -> String {
         format!("node {}", self.cluster.members[index].id)
@@ -182,6 +188,12 @@ impl<'a> Stage<'a> {
     /// The fault took until now to be in force.
     pub(super) fn in_force(&mut self, place: usize) {
         self.inflicted[place].in_force = Instant::now();
+    }
+
+    /// Adds to what is told of a fault.
+    pub(super) fn says(&mut self, place: usize, what: &str) {
+        eprint(&format!("{:.1} s:   {what}", self.begun.elapsed().as_secs_f64()));
+        self.inflicted[place].what += what;
     }
 
     /// The fault is undone.

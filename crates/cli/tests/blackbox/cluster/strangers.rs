@@ -220,3 +220,23 @@ fn a_second_node_of_one_id_and_a_folder_of_another_cluster_are_refused_by_name()
     cluster.settle();
     cluster.verify();
 }
+
+/// A node whose list of the others is gone is told so: it is no cluster of one, and does not run alone as if it were.
+#[test]
+fn a_node_without_its_list_of_peers_is_refused_by_name() {
+    let mut cluster = Cluster::start(&[]);
+    cluster.stop_node(2);
+    let (list, aside) = (cluster.data(2).join("peers"), cluster.folder.path().join("peers"));
+    std::fs::rename(&list, &aside).expect("the file can be moved");
+    let mut alone = Command::new(HIGHWATER);
+    alone.args(["serve", "--listen", &free_address().to_string(), "--data"]).arg(cluster.data(2));
+    let mut with_peers = cluster.serve(2);
+    for (name, command) in [("alone", &mut alone), ("with-peers", &mut with_peers)] {
+        let said = refused(command, &cluster.folder.path().join(name));
+        assert!(said.contains("data/peers is gone"), "{name}: {said}");
+    }
+    std::fs::rename(&aside, &list).expect("the file can be moved");
+    cluster.start_node(2);
+    cluster.roles();
+    cluster.verify();
+}

@@ -1,0 +1,76 @@
+//! Full disks: one node's, or those of all.
+//!
+//! Nobody ends. Where the database's leader has no space, or nobody has, writes are refused, saying so, and reads go on. Where another node has none, so do writes. When
+//! there is space again the service returns, without anybody repairing anything.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use highwater_client::{Client, Config, Error, Freshness, Transaction};
+
+use super::disks::{fill, free};
+use super::stage::Stage;
+use crate::args::Fault;
+
+/// The logs have space set aside in advance; when that is used up, writes are refused. Until then this may take so long.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// How long a read may take.
+const READ: Duration = Duration::from_secs(10);
+
+/// What the server calls a full disk.
+const CODES: [&str; 2] = ["DISK_FULL", "SQLITE_FULL"];
+
+/// A table of no interest.
+const TABLE: &str = "chaos_space";
+
+/// Fills disks and frees them after a while.
+pub(super) fn full_disk(stage: &mut Stage<'_>) -> anyhow::Result<()> {
+    let index = stage.victim();
+    let mut client = Client::with(Config { deadline: READ, ..Config::new([stage.cluster.members[index].url()]) })?;
+    let make = Transaction::of(format!("CREATE TABLE IF NOT EXISTS {TABLE} (a)"), []);
+    client.execute("main", &make).context("a table cannot be made while nothing is wrong")?;
+    let all = stage.rng.percent(40);
+    let victims: Vec<usize> = if all { (0..stage.len()).collect() } else { vec![index] };
+    let disks: Vec<PathBuf> = victims.iter().map(|index| stage.disk(*index)).collect();
+    let length = stage.a_while();
+    let what = if all { "disk full, as are all others" } else { "disk full" };
+    let place = stage.begins(Fault::FullDisk, index, format!("{what}, for {:.1} s", length.as_secs_f64()));
+    let leads = stage.inflicted[place].led;
+    stage.excused = all || leads;
+    disks.iter().try_for_each(|disk| fill(disk))?;
+    stage.in_force(place);
+    if all || leads {
+        refused(stage, index)?;
+        stage.says(place, "; writes were refused for want of space, and reads answered");
+    }
+    stage.pass(length)?;
+    disks.iter().try_for_each(|disk| free(disk))?;
+    stage.excused = false;
+    stage.undone(place);
+    Ok(())
+}
+
+/// Waits until a write is refused for want of space, and reads.
+fn refused(stage: &mut Stage<'_>, index: usize) -> anyhow::Result<()> {
+    // Only through that node and without patience, so that a refusal is seen.
+    let url = stage.cluster.members[index].url();
+    let config = Config { discover: false, deadline: Duration::from_secs(1), ..Config::new([url]) };
+    let mut client = Client::with(config)?;
+    let write = Transaction::of(format!("INSERT INTO {TABLE} VALUES (zeroblob(1000))"), []);
+    let mut last = String::new();
+    let waited = stage.wait("a write is refused for want of space", REFUSED, |_| {
+        let answer = client.execute_unkeyed("main", &write);
+        last = format!("{answer:?}");
+        Ok(matches!(answer, Err(Error::Failed(failed)) if CODES.contains(&failed.code.as_str())))
+    });
+    waited.with_context(|| format!("the last answer was {last}"))?;
+    let config = Config { discover: false, deadline: READ, ..Config::new([stage.cluster.members[index].url()]) };
+    let read = Transaction::of(format!("SELECT count(*) FROM {TABLE}"), []);
+    for freshness in [Freshness::Eventual, Freshness::Linearizable] {
+        let answer = Client::with(config.clone())?.query("main", &read, freshness);
+        ensure!(answer.is_ok(), "a read is not answered while the disk is full: {answer:?}");
+    }
+    Ok(())
+}
