@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_log::Io;
 use highwater_log::mem::{Fault, MemIo};
 use highwater_sim::machine::{Machine, Machines, State, Store};
 use highwater_sim::rng::Rng;
@@ -68,6 +69,11 @@ impl Kept {
         let database = Database::open_in(Path::new(&self.path), self.mounted.clone(), self.options(), outbox.clone())
             .map_err(|error| error.to_string())?;
         self.check()?;
+        // Then it was made anew from the log: right after damage, and damage is not what a crash may do.
+        let names = self.io.list().map_err(|error| error.to_string())?;
+        if let Some(name) = names.iter().find(|name| name.ends_with(".damaged")) {
+            return Err(format!("nothing but crashes befell the database, and it was set aside as {name}"));
+        }
         Ok(SqlMachine::new(database, outbox))
     }
 
