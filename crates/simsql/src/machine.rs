@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ impl Proposer for Outbox {
 pub(crate) struct SqlMachine {
     database: Arc<Database>,
     outbox: Arc<Outbox>,
+    /// Whether the disk is to fail for good, so that the process ends with the first failure.
+    doomed: Rc<Cell<bool>>,
     /// How much of the journal has been read from what is published, and the content hash of that much.
     read: (u64, u64),
 }
@@ -53,13 +56,22 @@ struct Found {
 type End = (Option<Epoch>, Offset);
 
 impl SqlMachine {
-    pub(crate) fn new(database: Arc<Database>, outbox: Arc<Outbox>) -> SqlMachine {
-        SqlMachine { database, outbox, read: (0, 0) }
+    pub(crate) fn new(database: Arc<Database>, outbox: Arc<Outbox>, doomed: Rc<Cell<bool>>) -> SqlMachine {
+        SqlMachine { database, outbox, doomed, read: (0, 0) }
     }
 
     fn run(&self, entry: &Entry, schema: bool) -> Answer<Result<Vec<ResultSet>, SqlError>> {
         let transaction = Transaction { statements: requests::statements(entry, schema), key: requests::key(entry) };
         self.database.transaction(&transaction, far())
+    }
+
+    /// Whether a client is told that its write failed, and nothing else comes of it.
+    fn goes_on(&self, failed: &SqlError) -> bool {
+        match failed.code.as_str() {
+            "NOT_LEADER" | "OVERLOADED" => true,
+            "SQLITE_IOERR" | "SQLITE_FULL" | "SQLITE_CANTOPEN" => !self.doomed.get(),
+            _ => false,
+        }
     }
 
     /// Reads the published state; `None` if nothing may be seen.
@@ -110,9 +122,8 @@ impl Machine for SqlMachine {
         let proposals = std::mem::take(&mut *lock(&self.outbox.0));
         let results = match answer.result {
             Ok(results) => results,
-            Err(failed) if ["NOT_LEADER", "OVERLOADED"].contains(&failed.code.as_str()) && proposals.is_empty() => {
-                return Ok(None);
-            }
+            // A refusal, or a failure of the disk after which the database goes on: certainly no effect.
+            Err(failed) if proposals.is_empty() && self.goes_on(&failed) => return Ok(None),
             Err(failed) => return Err(format!("{}: {failed}", failed.code)),
         };
         let hold = answer.hold.ok_or("the answer to a write is not held")?;

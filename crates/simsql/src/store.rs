@@ -1,12 +1,14 @@
 //! A node's database on its simulated disk, from one process to the next.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_log::Io;
-use highwater_log::mem::{Fault, MemIo};
+use highwater_log::mem::{Fault, MemIo, Op};
+use highwater_log::{Io, IoFile};
 use highwater_sim::machine::{Machine, Machines, State, Store};
 use highwater_sim::rng::Rng;
 use highwater_sql::{Database, Options};
@@ -28,13 +30,13 @@ impl Machines for Databases {
         let mounted = Mounted::mount(&path, io.clone());
         // Small ones, so that a run sees many checkpoints; now and then one that sees few, and long logs instead.
         let checkpoint = *rng.pick(&[40_000, 120_000, 400_000, 4_000_000]);
-        Box::new(Kept { path, io, mounted, checkpoint })
+        Box::new(Kept::new(path, io, mounted, checkpoint))
     }
 
     fn replay(&self, batches: &Bytes, to: Offset) -> Result<State, String> {
         let io = MemIo::new();
         let mounted = Mounted::mount("/replayed", io.clone());
-        let mut kept = Kept { path: "/replayed".to_owned(), io, mounted, checkpoint: 4_000_000 };
+        let mut kept = Kept::new("/replayed".to_owned(), io, mounted, 4_000_000);
         let mut machine = kept.machine()?;
         machine.apply(0, to, batches, true)?;
         machine.publish(to)?;
@@ -49,13 +51,26 @@ struct Kept {
     mounted: Arc<Mounted>,
     /// The size of SQLite's log from which on a checkpoint is wanted, in bytes.
     checkpoint: u64,
+    doomed: Rc<Cell<bool>>,
+    /// A bit is going to change when the process is gone.
+    rots: bool,
+    /// Bits have changed since the database was last opened.
+    rotten: bool,
 }
 
+/// What can be made anew from the log when it is damaged. The marker cannot, and the sums only as long as the rest is whole.
+const MENDED: [&str; 2] = ["database.sqlite", "database.sqlite-wal"];
+
 impl Kept {
+    fn new(path: String, io: MemIo, mounted: Arc<Mounted>, checkpoint: u64) -> Kept {
+        Kept { path, io, mounted, checkpoint, doomed: Rc::default(), rots: false, rotten: false }
+    }
+
     fn options(&self) -> Options {
         Options {
             wal_bytes_checkpoint: self.checkpoint,
             wal_bytes_max: 16 * self.checkpoint,
+            full_wait: None,
             // Nobody else is there to be waited for.
             checkpoint_wait: Duration::ZERO,
             publish_wait: Duration::ZERO,
@@ -69,12 +84,31 @@ impl Kept {
         let database = Database::open_in(Path::new(&self.path), self.mounted.clone(), self.options(), outbox.clone())
             .map_err(|error| error.to_string())?;
         self.check()?;
-        // Then it was made anew from the log: right after damage, and damage is not what a crash may do.
+        self.look_for_damage()?;
+        Ok(SqlMachine::new(database, outbox, Rc::clone(&self.doomed)))
+    }
+
+    /// What is set aside was damaged, and damage is not what a crash may do.
+    fn look_for_damage(&mut self) -> Result<(), String> {
         let names = self.io.list().map_err(|error| error.to_string())?;
-        if let Some(name) = names.iter().find(|name| name.ends_with(".damaged")) {
-            return Err(format!("nothing but crashes befell the database, and it was set aside as {name}"));
+        for name in names.iter().filter(|name| name.ends_with(".damaged")) {
+            if !self.rotten {
+                return Err(format!("nothing but crashes befell the database, and it was set aside as {name}"));
+            }
+            self.io.remove(name).map_err(|error| error.to_string())?;
         }
-        Ok(SqlMachine::new(database, outbox))
+        self.rotten = false;
+        Ok(())
+    }
+
+    /// A bit of a file that can be made anew changes.
+    fn change_a_bit(&mut self, rng: &mut Rng) {
+        let name = *rng.pick(&MENDED);
+        let Ok(bytes) = self.io.open(name).and_then(|file| file.len()) else { return };
+        if bytes > 0 {
+            self.io.flip(name, rng.below(bytes) as usize, 1 << rng.below(8));
+            self.rotten = true;
+        }
     }
 
     /// SQLite's own check of the whole file and its log, on a connection of its own.
@@ -104,16 +138,43 @@ impl Store for Kept {
             true => self.io.crash(|choices| rng.below(choices as u64) as usize),
             false => self.io.kill(),
         }
+        self.doomed.set(false);
+        if std::mem::take(&mut self.rots) {
+            self.change_a_bit(rng);
+        }
         self.mounted = Mounted::mount(&self.path, self.io.clone());
     }
 
     fn fail_from(&mut self, rng: &mut Rng) -> bool {
-        let (after, short) = (rng.below(60), rng.percent(50));
-        self.io.fail(Fault { op: None, after, full: false, for_ever: true, short });
+        // Syncs and names are few, and what lies between two of them is what a checkpoint's order is about.
+        let (op, after) = match rng.below(4) {
+            0 => (Some(Op::Sync), rng.below(16)),
+            1 => (Some(Op::Name), rng.below(16)),
+            _ => (None, rng.below(60)),
+        };
+        self.io.fail(Fault { op, after, full: false, for_ever: true, short: rng.percent(50) });
+        self.doomed.set(true);
+        true
+    }
+
+    fn fail_once(&mut self, rng: &mut Rng) -> bool {
+        let op = if rng.percent(50) { Some(*rng.pick(&[Op::Write, Op::Sync, Op::Read])) } else { None };
+        self.io.fail(Fault { op, after: rng.below(40), full: false, for_ever: false, short: rng.percent(50) });
+        true
+    }
+
+    fn set_full(&mut self, full: bool) {
+        self.io.set_capacity(full.then(|| self.io.used_bytes() + 9_000));
+    }
+
+    fn rot(&mut self) -> bool {
+        self.rots = true;
         true
     }
 
     fn heal(&mut self) {
         self.io.heal();
+        self.io.set_capacity(None);
+        self.doomed.set(false);
     }
 }

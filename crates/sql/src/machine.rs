@@ -20,8 +20,6 @@ use crate::unfinished::Whole;
 pub(crate) const MACHINE_WAIT: Duration = Duration::from_secs(30);
 /// Committed transactions are put into one transaction of SQLite's up to about so many bytes of records.
 const GROUP_BYTES: usize = 8 << 20;
-/// How long between two attempts while the disk is full.
-const FULL_WAIT: Duration = Duration::from_millis(500);
 
 impl StateMachine for Database {
     type Error = MachineError;
@@ -101,13 +99,13 @@ impl Database {
     /// Tries again for as long as the disk is full: what is committed has to be applied, and there is nothing else to do about it.
     fn while_full(&self, mut run: impl FnMut() -> Result<(), MachineError>) -> Result<(), MachineError> {
         loop {
-            match run() {
-                Err(MachineError::Full(reason)) if !self.stop.load(Ordering::Acquire) => {
+            match (run(), self.options.full_wait) {
+                (Err(MachineError::Full(reason)), Some(wait)) if !self.stop.load(Ordering::Acquire) => {
                     tracing::warn!(%reason, "applying waits for room on the disk");
                     // sleep: a disk gives no sign when there is room again.
-                    std::thread::sleep(FULL_WAIT);
+                    std::thread::sleep(wait);
                 }
-                outcome => return outcome,
+                (outcome, _) => return outcome,
             }
         }
     }

@@ -29,6 +29,8 @@ pub struct Options {
     pub statement_max: Duration,
     /// How long a reader waits for the first publication after a start or a rewind (1 s): `NOT_READY`.
     pub publish_wait: Duration,
+    /// How long between two attempts to apply while the disk is full (500 ms); `None`: there is one, and applying fails.
+    pub full_wait: Option<Duration>,
     /// How long an idempotency key is kept, in log time (24 h).
     pub key_retention: Duration,
     /// The wall clock in milliseconds since 1970: for the timestamps of batches, and nothing that must be right.
@@ -50,6 +52,7 @@ impl Default for Options {
             writer_wait: Duration::from_secs(5),
             statement_max: Duration::from_secs(60),
             publish_wait: Duration::from_secs(1),
+            full_wait: Some(Duration::from_millis(500)),
             key_retention: Duration::from_secs(24 * 3600),
             clock: wall_clock_ms,
         }

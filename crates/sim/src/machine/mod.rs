@@ -79,6 +79,16 @@ impl Store for Kept {
         false
     }
 
+    fn fail_once(&mut self, _: &mut Rng) -> bool {
+        false
+    }
+
+    fn set_full(&mut self, _: bool) {}
+
+    fn rot(&mut self) -> bool {
+        false
+    }
+
     fn heal(&mut self) {}
 }
 

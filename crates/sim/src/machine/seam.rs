@@ -100,6 +100,15 @@ pub trait Store {
     /// From some operation on all of them fail, until a crash: the moment at which the process is going to die. False if there is no disk to fail.
     fn fail_from(&mut self, rng: &mut Rng) -> bool;
 
+    /// One operation fails, after some more have succeeded. False if there is no disk to fail.
+    fn fail_once(&mut self, rng: &mut Rng) -> bool;
+
+    /// The disk has no more room than is used now, and a little; or all the room there is again.
+    fn set_full(&mut self, full: bool);
+
+    /// When the process is gone, a bit of a file that the machine can make anew will have changed. False if there is no such file.
+    fn rot(&mut self) -> bool;
+
     /// Nothing fails any more.
     fn heal(&mut self);
 }

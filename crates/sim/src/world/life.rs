@@ -150,7 +150,7 @@ impl World {
         let node = self.node_mut(id);
         node.disk_fault = true;
         // Either the logs' disk, or that of the state machine, if it has one.
-        if !(node.store_fails(&mut rng)) {
+        if !(node.strikes_store(&rng) && node.store.fail_from(&mut rng.clone())) {
             node.disk.fail_from(&mut rng);
         }
     }

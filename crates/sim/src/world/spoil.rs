@@ -111,7 +111,14 @@ impl World {
     /// The disk of a node shows something else than was written there. False if nothing there may be hit.
     pub(super) fn spoil(&mut self, id: NodeId, fault: Fault) -> bool {
         let mut rng = self.rng.fork(23);
-        let folders = self.node(id).disk.folders();
+        let node = self.node_mut(id);
+        if fault == Fault::BitRot && node.strikes_store(&rng) && node.store.rot() {
+            // No harm: the machine makes the file anew.
+            self.trace
+                .note(self.now, &(id, fault), || format!("node {id}: {} in its database, at its end", fault.name()));
+            return true;
+        }
+        let folders = node.disk.folders();
         if !self.may_harm(id) || folders.is_empty() {
             return false;
         }

@@ -87,11 +87,14 @@ impl World {
                 let mut rng = self.rng.fork(11);
                 let node = self.node_mut(id);
                 node.disk_fault = true;
-                node.disk.fail_once(&mut rng);
+                if !(node.strikes_store(&rng) && node.store.fail_once(&mut rng.clone())) {
+                    node.disk.fail_once(&mut rng);
+                }
             }
             Fault::DiskFull => {
                 let takes = self.rng.range(200_000, 2_500_000);
                 self.node(id).disk.set_full(true);
+                self.node_mut(id).store.set_full(true);
                 self.queue.at(now + takes, Event::Restore(Restore::Room { node: id }));
             }
             Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => {}
@@ -173,7 +176,10 @@ impl World {
     pub(super) fn restore(&mut self, restore: Restore) {
         match restore {
             Restore::Link { from, to, number } => self.network.unblock(from, to, number),
-            Restore::Room { node } => self.node(node).disk.set_full(false),
+            Restore::Room { node } => {
+                self.node(node).disk.set_full(false);
+                self.node_mut(node).store.set_full(false);
+            }
             Restore::Whole { node, number } => self.make_whole_again(node, number),
         }
     }
