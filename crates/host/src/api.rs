@@ -21,6 +21,8 @@ pub struct NodeState {
     pub starts: u64,
     /// The incarnations since the last acknowledged registration, that one included, oldest first.
     pub incarnations: Vec<Incarnation>,
+    /// The cluster has refused this folder as an older copy of itself. It never takes part again: its starts might come to outnumber those of the true one.
+    pub older_copy: bool,
 }
 
 /// What a host starts from. `state` already holds this start's incarnation as its last, and is durable.

@@ -14,7 +14,7 @@ use highwater_wire::{Body, Dest, Envelope, PartitionId};
 
 use crate::api::{Effect, Folders};
 use crate::host::{Host, Job, Work, reason};
-use crate::registration::{OLDER_COPY, Registration};
+use crate::registration::Registration;
 
 /// A database that is assigned to this node.
 pub(crate) enum Database<L: LogStore> {
@@ -37,7 +37,7 @@ impl<L: LogStore> Database<L> {
 impl<F: Folders> Host<F> {
     /// Opens what is assigned to this node and not open yet.
     pub(crate) fn open_assigned(&mut self, out: &mut Vec<Effect<Job<F>>>) {
-        if matches!(self.registration, Registration::Asking { .. }) {
+        if self.registration != Registration::Accepted {
             return;
         }
         let missing: Vec<(PartitionId, String)> = self
@@ -47,12 +47,7 @@ impl<F: Folders> Host<F> {
             .map(|record| (record.id, record.name.clone()))
             .collect();
         for (id, name) in missing {
-            let opened = if self.registration == Registration::Refused {
-                Err(OLDER_COPY.to_owned())
-            } else {
-                self.folders.open(id, &name, self.me.peer.log).map_err(|error| reason(&error))
-            };
-            let database = match opened {
+            let database = match self.folders.open(id, &name, self.me.peer.log).map_err(|error| reason(&error)) {
                 Ok(log) => {
                     out.push(Effect::Opened(id, name));
                     Database::Open(Box::new(self.partition(id, log)))

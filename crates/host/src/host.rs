@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use highwater_coordinator::{Command, Coordinator, Event, Metadata, check_name, check_rule};
 use highwater_log::{LogError, LogStore};
 use highwater_partition::{Input as PartitionInput, Partition, Ticket};
-use highwater_wire::{CommitRule, Envelope, Epoch, Millis, NodeId, Offset, PartitionId, PeerId, Sender};
+use highwater_wire::{Body, CommitRule, Envelope, Epoch, Millis, NodeId, Offset, PartitionId, PeerId, Sender};
 
 use crate::api::{Effect, Folders, HostError, HostStart, Input, NodeState};
 use crate::databases::Database;
@@ -29,7 +29,7 @@ pub(crate) enum Work {
     Coordinator(Event),
     /// A command of the coordinator that led the metadata in that epoch.
     Propose(Epoch, Command),
-    /// For the node itself: the answer to its registration.
+    /// For the node itself: the answer to its registration, or that its folder is an older copy.
     Node(Envelope),
 }
 
@@ -79,7 +79,8 @@ pub struct Host<F: Folders> {
 }
 
 impl<F: Folders> Host<F> {
-    /// Starts a node: opens the metadata's log, forms the cluster if that is empty and first voters are given, and begins to take part.
+    /// Starts a node: opens the metadata's log, forms the cluster if that is empty and first voters are given, and begins to take part. Of a folder that was
+    /// refused as an older copy nothing is opened, and the node only says so.
     ///
     /// # Errors
     /// [`HostError::Log`] if the metadata's log cannot be opened or written, [`HostError::Damaged`] if it does not read back,
@@ -91,7 +92,10 @@ impl<F: Folders> Host<F> {
         let incarnation = *start.state.incarnations.last().expect("a started node has an incarnation");
         assert!(start.timing.heartbeat_ms < start.session_ms, "a session outlasts a heartbeat");
         let me = Sender { peer: PeerId { node: start.state.node, log: start.state.log }, incarnation };
-        let log = folders.open(PartitionId::METADATA, "metadata", start.state.log)?;
+        let log = match start.state.older_copy {
+            true => None,
+            false => Some(folders.open(PartitionId::METADATA, "metadata", start.state.log)?),
+        };
         let mut host = Host {
             me,
             state: start.state.clone(),
@@ -114,7 +118,10 @@ impl<F: Folders> Host<F> {
             databases: BTreeMap::new(),
             start,
         };
-        host.open_metadata(log, out)?;
+        match log {
+            Some(log) => host.open_metadata(log, out)?,
+            None => host.retire(out),
+        }
         let replicas = if host.voters.is_empty() { &host.start.voters } else { &host.voters };
         check_databases(&host.start.databases, replicas.len())?;
         host.settle(out);
@@ -177,7 +184,10 @@ impl<F: Folders> Host<F> {
                 Work::Database(id, input) => self.step_database(id, input, out),
                 Work::Coordinator(event) => self.step_coordinator(event, out),
                 Work::Propose(epoch, command) => self.propose(epoch, &command, out),
-                Work::Node(envelope) => self.registration_answered(&envelope, out),
+                Work::Node(envelope) => match envelope.body {
+                    Body::OlderCopy { .. } => self.refused_by_voter(&envelope, out),
+                    _ => self.registration_answered(&envelope, out),
+                },
             }
         }
     }

@@ -7,6 +7,7 @@ mod databases;
 mod form;
 mod host;
 mod metadata;
+mod older_copy;
 mod registration;
 mod route;
 mod status;

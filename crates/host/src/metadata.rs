@@ -105,7 +105,7 @@ impl<F: Folders> Host<F> {
     }
 
     /// The view stops where it is: partitions led here go on, and nothing new is decided.
-    fn halt_metadata(&mut self, reason: String, out: &mut Vec<Effect<Job<F>>>) {
+    pub(crate) fn halt_metadata(&mut self, reason: String, out: &mut Vec<Effect<Job<F>>>) {
         self.stop_coordinating();
         self.leads = None;
         self.metadata_leader = None;

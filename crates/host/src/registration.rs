@@ -2,7 +2,8 @@
 //!
 //! Before anything of a database's partition is sent, the node registers with whoever coordinates: it states its incarnations since the last
 //! acknowledged registration, and repeats that until it is answered. No database is opened before. Once accepted, it remembers, durably, that the
-//! present incarnation is the last acknowledged. Once refused, its folder is an older copy: its databases stay closed.
+//! present incarnation is the last acknowledged. Once refused, its folder is an older copy, and the node takes part in nothing more
+//! (`older_copy`).
 //!
 //! An answer counts only if it names this incarnation: one for an earlier process may still be on its way.
 //!
@@ -16,10 +17,6 @@ use crate::host::{Host, Job};
 /// How many times per heartbeat an unanswered registration is repeated.
 const REPEATS_PER_HEARTBEAT: Millis = 4;
 
-/// What a refused node says.
-pub(crate) const OLDER_COPY: &str = "this node's folder is an older copy: the cluster has registered a later start of it. Databases stay closed, \
-     since this copy may lack what the node has promised. Remove the folder and let the node join anew as a new member";
-
 /// Where the registration stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registration {
@@ -30,7 +27,7 @@ pub(crate) enum Registration {
     },
     /// Accepted and remembered.
     Accepted,
-    /// The folder is an older copy.
+    /// The folder is an older copy. The node takes part in nothing.
     Refused,
 }
 
@@ -97,10 +94,10 @@ impl<F: Folders> Host<F> {
                 out.push(Effect::Persist(self.state.clone()));
             }
             self.tick_registration(out);
+            self.open_assigned(out);
         } else {
-            self.registration = Registration::Refused;
+            self.retire(out);
         }
-        self.open_assigned(out);
     }
 
     fn send_to_coordinator(&mut self, body: Body, out: &mut Vec<Effect<Job<F>>>) {

@@ -6,7 +6,7 @@
 //! | About | Says | For |
 //! |---|---|---|
 //! | the metadata | `Register`, `Heartbeat` | the coordinator |
-//! | | `Registered` | the node |
+//! | | `Registered`, `OlderCopy` | the node |
 //! | | anything else | the replica |
 //! | a database | `Promise`, `WhoLeads`, `ChangeSet` | the coordinator |
 //! | | `Confirm` of an odd round | the coordinator: the replica beside it must not answer in its place |
@@ -28,7 +28,7 @@ impl<F: Folders> Host<F> {
         if envelope.partition == PartitionId::METADATA {
             let work = match envelope.body {
                 Body::Register { .. } | Body::Heartbeat { .. } => Work::Coordinator(Event::Message(envelope)),
-                Body::Registered { .. } => Work::Node(envelope),
+                Body::Registered { .. } | Body::OlderCopy { .. } => Work::Node(envelope),
                 _ => Work::Metadata(PartitionInput::Message(envelope)),
             };
             return self.queue.push_back(work);

@@ -9,7 +9,7 @@
 //! ..   checksum  u32       CRC-32C of everything before it; nothing follows
 //! ```
 
-use highwater_wire::{Epoch, HardState, LogId, Offset};
+use highwater_wire::{Epoch, HardState, LogId, Offset, PeerId};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: [u8; 8] = *b"HWSEAL\r\n";
@@ -18,7 +18,7 @@ const HEADER_BYTES: usize = 22;
 /// The name of the log's control file.
 pub(crate) const NAME: &str = "control";
 const KIND: [u8; 8] = *b"log-ctrl";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Why bytes are not a sealed file of the kind wanted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +117,7 @@ pub(crate) struct Cut {
     pub(crate) before: u32,
 }
 
-/// What the log keeps beside its entries. Version 1.
+/// What the log keeps beside its entries. Version 2.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Control {
     /// Whose folder this is.
@@ -137,6 +137,12 @@ pub(crate) struct Control {
     /// The end of a log that was closed in good order; taken away before the next append.
     pub(crate) clean: Option<Offset>,
 }
+
+/// The promises of version 1: promised, to whom, lossy, the HW hint. It did not know which incarnations had been seen.
+type HardStateV1 = (Option<Epoch>, Option<PeerId>, Option<Epoch>, (Offset, Option<Epoch>));
+
+/// The fields of version 1, in their order there.
+type ControlV1 = (LogId, HardStateV1, Offset, Option<Epoch>, Cut, Offset, Option<Offset>, Option<Offset>);
 
 impl Control {
     /// The control file of a log that does not exist yet.
@@ -163,14 +169,18 @@ impl Control {
     /// Reads the file.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Control, SealError> {
         let (version, payload) = open(KIND, bytes)?;
-        if version != VERSION {
-            return Err(SealError::Version { found: version, known: VERSION });
+        match version {
+            1 => read(payload).map(Control::of_version_one),
+            VERSION => read(payload),
+            found => Err(SealError::Version { found, known: VERSION }),
         }
-        match postcard::take_from_bytes::<Control>(payload) {
-            Ok((control, [])) => Ok(control),
-            Ok((_, rest)) => Err(SealError::Payload(format!("{} bytes too many", rest.len()))),
-            Err(error) => Err(SealError::Payload(error.to_string())),
-        }
+    }
+
+    fn of_version_one(before: ControlV1) -> Control {
+        let (log_id, hard, start, base_epoch, cut, flushed, last_segment, clean) = before;
+        let (promised, promised_to, lossy, hw_hint) = hard;
+        let hard = HardState { promised, promised_to, lossy, hw_hint, ..HardState::default() };
+        Control { log_id, hard, start, base_epoch, cut, flushed, last_segment, clean }
     }
 
     fn check(&self) {
@@ -182,9 +192,19 @@ impl Control {
     }
 }
 
+/// Reads a payload to its end.
+fn read<T: serde::de::DeserializeOwned>(payload: &[u8]) -> Result<T, SealError> {
+    match postcard::take_from_bytes::<T>(payload) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(SealError::Payload(format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(SealError::Payload(error.to_string())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_wire::{Incarnation, NodeId};
     use proptest::prelude::*;
 
     fn control() -> Control {
@@ -197,15 +217,25 @@ mod tests {
         }
     }
 
+    const LOG_ID: [u8; 9] = [0x88, 0x8e, 0x98, 0xa8, 0xc0, 0xe0, 0x80, 0x81, 0x01];
+    const PROMISES: [u8; 7] = [1, 7, 0, 0, 12, 1, 6];
+    const REST: [u8; 9] = [0, 0, 14, 3, 0x44, 20, 1, 8, 0];
+
     /// These bytes are what folders hold. If a field is added, the version rises and the old one is still read.
     #[test]
-    fn version_one_is_these_bytes() {
-        let bytes = control().encode();
+    fn version_two_is_these_bytes() {
+        let mut control = control();
+        let voter = PeerId { node: NodeId(3), log: LogId(9) };
+        control.hard.seen.insert(voter, Incarnation { starts: 5, random: 6 });
+        let bytes = control.encode();
         let payload = &bytes[HEADER_BYTES..bytes.len() - 4];
-        let mut wanted = vec![0x88, 0x8e, 0x98, 0xa8, 0xc0, 0xe0, 0x80, 0x81, 0x01];
-        wanted.extend([1, 7, 0, 0, 12, 1, 6]);
-        wanted.extend([0, 0, 14, 3, 0x44, 20, 1, 8, 0]);
-        assert_eq!(payload, wanted);
+        assert_eq!(payload, [&LOG_ID[..], &PROMISES, &[1, 3, 9, 5, 6], &REST].concat());
+        assert_eq!(Control::decode(&bytes), Ok(control));
+    }
+
+    #[test]
+    fn version_one_knew_of_no_incarnations_and_is_read() {
+        let bytes = seal(KIND, 1, &[&LOG_ID[..], &PROMISES, &REST].concat());
         assert_eq!(Control::decode(&bytes), Ok(control()));
     }
 
@@ -229,7 +259,7 @@ mod tests {
         let other = seal(*b"otherkin", VERSION, &[]);
         assert!(matches!(Control::decode(&other), Err(SealError::Kind { .. })));
         let newer = seal(KIND, VERSION + 1, &[]);
-        assert_eq!(Control::decode(&newer), Err(SealError::Version { found: 2, known: 1 }));
+        assert_eq!(Control::decode(&newer), Err(SealError::Version { found: 3, known: 2 }));
         assert!(matches!(Control::decode(&seal(KIND, VERSION, &[1])), Err(SealError::Payload(_))));
     }
 

@@ -30,7 +30,7 @@ use crate::error::StartError;
 pub(crate) type NodeLog = Log<FileIo>;
 
 const NODE_KIND: [u8; 8] = *b"node-mem";
-const NODE_VERSION: u16 = 1;
+const NODE_VERSION: u16 = 2;
 const KEY_KIND: [u8; 8] = *b"batonkey";
 const KEY_VERSION: u16 = 1;
 const PEERS_KIND: [u8; 8] = *b"peerlist";
@@ -67,8 +67,8 @@ impl DataFolder {
             _ => StartError::io(format!("the data folder {} cannot be opened", path.display()))(error),
         })?;
         let folder = DataFolder { path, io: Arc::new(io) };
-        let mut state = match folder.load_sealed("node", NODE_KIND, NODE_VERSION)? {
-            Some(payload) => folder.decode_state(&payload, config)?,
+        let mut state = match folder.load_upto("node", NODE_KIND, NODE_VERSION)? {
+            Some((version, payload)) => folder.decode_state(version, &payload, config)?,
             None => folder.new_state(config)?,
         };
         state.starts += 1;
@@ -77,8 +77,12 @@ impl DataFolder {
         Ok((folder, state))
     }
 
-    fn decode_state(&self, payload: &[u8], config: &Config) -> Result<NodeState, StartError> {
-        let state: NodeState = postcard::from_bytes(payload).map_err(|error| StartError::Damaged {
+    fn decode_state(&self, version: u16, payload: &[u8], config: &Config) -> Result<NodeState, StartError> {
+        let read = match version {
+            1 => postcard::from_bytes(payload).map(state_of_version_one),
+            _ => postcard::from_bytes(payload),
+        };
+        let state = read.map_err(|error| StartError::Damaged {
             file: self.path.join("node"),
             reason: format!("its checksum holds and its contents do not read: {error}"),
         })?;
@@ -112,6 +116,7 @@ impl DataFolder {
             log: LogId(random_u64()?),
             starts: 0,
             incarnations: Vec::new(),
+            older_copy: false,
         })
     }
 
@@ -224,7 +229,14 @@ impl DataFolder {
         Ok(Logs { path: self.path.clone(), io: self.io.clone(), made })
     }
 
-    fn load_sealed(&self, name: &str, kind: [u8; 8], known: u16) -> Result<Option<Vec<u8>>, StartError> {
+    /// A file that has had one version only.
+    fn load_sealed(&self, name: &str, kind: [u8; 8], version: u16) -> Result<Option<Vec<u8>>, StartError> {
+        assert_eq!(version, 1, "earlier versions are read by who knows them");
+        Ok(self.load_upto(name, kind, version)?.map(|(_, payload)| payload))
+    }
+
+    /// A file of any version from 1 to the one known, with its version.
+    fn load_upto(&self, name: &str, kind: [u8; 8], known: u16) -> Result<Option<(u16, Vec<u8>)>, StartError> {
         let file = self.path.join(name);
         let failed = || StartError::io(format!("{} cannot be read", file.display()));
         let bytes = match self.io.open(name) {
@@ -239,10 +251,10 @@ impl DataFolder {
         };
         let damaged = |reason: String| StartError::Damaged { file: file.clone(), reason };
         let (version, payload) = control::open(kind, &bytes).map_err(|error| damaged(error.to_string()))?;
-        if version != known {
-            return Err(damaged(format!("it is of version {version}, and this build knows version {known}")));
+        if !(1..=known).contains(&version) {
+            return Err(damaged(format!("it is of version {version}, and this build knows versions up to {known}")));
         }
-        Ok(Some(payload.to_vec()))
+        Ok(Some((version, payload.to_vec())))
     }
 
     fn save_sealed(&self, name: &str, kind: [u8; 8], version: u16, payload: &[u8]) -> Result<(), StartError> {
@@ -251,6 +263,14 @@ impl DataFolder {
             error: std::io::Error::other(error),
         })
     }
+}
+
+/// The fields of version 1 of the node's memory, in their order there.
+type NodeStateV1 = (u64, NodeId, LogId, u64, Vec<Incarnation>);
+
+/// Version 1 did not know that a folder can be refused for good.
+fn state_of_version_one((cluster, node, log, starts, incarnations): NodeStateV1) -> NodeState {
+    NodeState { cluster, node, log, starts, incarnations, older_copy: false }
 }
 
 fn no_randomness(error: getrandom::Error) -> StartError {

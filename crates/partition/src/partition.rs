@@ -207,6 +207,13 @@ impl<L: LogStore> Partition<L> {
         out.push(Effect::Role(role));
     }
 
+    /// Halts for a reason from outside: this replica must not take part any more. A partition that has halted already keeps its own reason.
+    pub fn stop(&mut self, reason: &str, out: &mut Vec<Effect<L::FlushJob>>) {
+        if self.halted.is_none() {
+            self.halt(reason.to_owned(), out);
+        }
+    }
+
     /// The log is poisoned: nothing more is decided here, and everybody who waits is told.
     fn halt(&mut self, reason: String, out: &mut Vec<Effect<L::FlushJob>>) {
         for ticket in self.holds.drain_tickets().into_iter().chain(self.reads.drain_tickets()) {

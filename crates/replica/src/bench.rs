@@ -21,6 +21,8 @@ pub(crate) struct Bench {
     logs: Vec<Vec<Bytes>>,
     hard: Vec<HardState>,
     starts: Vec<u64>,
+    /// How many copies were put in place of each folder.
+    copies: Vec<u64>,
     mode: Mode,
     rule: CommitRule,
     /// Messages under way between replicas: (to, message).
@@ -48,6 +50,7 @@ impl Bench {
             logs: vec![Vec::new(); nodes],
             hard: vec![HardState::default(); nodes],
             starts: vec![1; nodes],
+            copies: vec![0; nodes],
             mode,
             rule,
             wire: VecDeque::new(),
@@ -69,7 +72,7 @@ impl Bench {
         Replica::new(Start {
             partition: PartitionId(1),
             me: peer(index),
-            incarnation: Incarnation { starts: self.starts[index], random: index as u64 },
+            incarnation: self.incarnation(index),
             mode: self.mode.clone(),
             timing: Timing::default(),
             seed: 1,
@@ -85,6 +88,28 @@ impl Bench {
         self.logs[index].retain(|bytes| batch::header(bytes).expect("a batch").base < flushed);
         self.starts[index] += 1;
         self.replicas[index] = self.recover(index);
+    }
+
+    /// The folder is replaced by the copy that was taken when it was new, and started: another process with as many starts as the folder's first.
+    pub(crate) fn put_back(&mut self, index: usize) {
+        self.logs[index].clear();
+        self.hard[index] = HardState::default();
+        self.starts[index] = 1;
+        self.copies[index] += 1;
+        self.replicas[index] = self.recover(index);
+    }
+
+    /// Says how often that folder has been started, for what is sent in its name by hand.
+    pub(crate) fn starts(&mut self, index: usize, starts: u64) {
+        self.starts[index] = starts;
+    }
+
+    /// Delivers what is under way to these, until none is left.
+    pub(crate) fn deliver_to(&mut self, these: &[usize]) {
+        while let Some(at) = self.wire.iter().position(|(to, _)| these.contains(to)) {
+            let (to, envelope) = self.wire.remove(at).expect("it was found");
+            self.step(to, Input::Message(envelope));
+        }
     }
 
     pub(crate) fn step(&mut self, index: usize, input: Input) {
@@ -132,7 +157,7 @@ impl Bench {
     }
 
     pub(crate) fn incarnation(&self, index: usize) -> Incarnation {
-        Incarnation { starts: self.starts[index], random: index as u64 }
+        Incarnation { starts: self.starts[index], random: index as u64 + 100 * self.copies[index] }
     }
 
     /// Delivers one message after the other, those caused by them included, until none is left. No log is flushed.

@@ -22,6 +22,7 @@
 //! | changing the ISR | `isr` |
 //! | linearizable reads | `read_index` (leader), `ask_index` (follower) |
 //! | being refused | `refuse` |
+//! | telling an older copy of a voter's folder | `incarnations` |
 //! | what is due when | `timers` |
 //! | what must hold after every step | `check` |
 //!
@@ -36,6 +37,7 @@ mod check;
 mod effect;
 mod follow;
 mod high_watermark;
+mod incarnations;
 mod input;
 mod isr;
 mod lead;

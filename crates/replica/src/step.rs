@@ -71,6 +71,9 @@ impl Replica {
     fn receive(&mut self, envelope: Envelope, out: &mut Vec<Effect>) {
         let Envelope { partition, sender, epoch, body } = envelope;
         assert_eq!(partition, self.partition, "a message of another partition");
+        if !self.may_be_heard(sender, out) {
+            return;
+        }
         self.note_epoch(epoch, &body);
         match body {
             Body::Refused { promised } => self.refused(promised, out),

@@ -22,8 +22,8 @@ use crate::message::Envelope;
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// The least protocol version this build speaks.
 pub const VERSION_MIN: u16 = 1;
-/// The greatest protocol version this build speaks.
-pub const VERSION_MAX: u16 = 1;
+/// The greatest protocol version this build speaks. What each added, [`crate::Body::since_version`] says.
+pub const VERSION_MAX: u16 = 2;
 /// The most bytes of a hello's proof.
 pub const PROOF_BYTES_MAX: usize = 1024;
 

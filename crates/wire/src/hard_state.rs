@@ -1,8 +1,10 @@
 //! What a replica must remember over restarts beside its log.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, Offset, PeerId};
+use crate::ids::{Epoch, Incarnation, Offset, PeerId};
 
 /// A replica's durable promises and hints. It is replaced as a whole, and is durable before anything that depends on it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,4 +18,6 @@ pub struct HardState {
     /// The last HW known when this was written, and the epoch it was learned in: a hint for the truncation law and for reading sooner, never
     /// needed for correctness.
     pub hw_hint: (Offset, Option<Epoch>),
+    /// In the self-electing partition: the newest incarnation seen of every other voter. An older one is refused: its folder is an older copy.
+    pub seen: BTreeMap<PeerId, Incarnation>,
 }

@@ -224,4 +224,22 @@ pub enum Body {
         /// The promised epoch.
         promised: Epoch,
     },
+    /// Voter to voter of the self-electing partition, back to anything that an incarnation older than the newest seen has sent: its folder is an older
+    /// copy. The present process of an honest node heeds no answer that names an earlier one. Since version 2 of the protocol.
+    OlderCopy {
+        /// The incarnation refused.
+        refused: Incarnation,
+        /// The newest that the sender has seen.
+        newest: Incarnation,
+    },
+}
+
+impl Body {
+    /// The least version of the protocol whose nodes understand this.
+    pub fn since_version(&self) -> u16 {
+        match self {
+            Body::OlderCopy { .. } => 2,
+            _ => 1,
+        }
+    }
 }

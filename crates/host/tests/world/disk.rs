@@ -29,6 +29,12 @@ impl Disk {
         }
     }
 
+    /// A disk of its own with the same files.
+    pub fn copy(&self) -> Disk {
+        let folders = self.folders.borrow().iter().map(|(id, folder)| (*id, folder.copy())).collect();
+        Disk { folders: Rc::new(RefCell::new(folders)), broken: Rc::default() }
+    }
+
     /// That partition's folder cannot be opened any more.
     pub fn break_folder(&self, id: PartitionId) {
         self.broken.borrow_mut().insert(id);

@@ -139,6 +139,20 @@ impl World {
         self.settle();
     }
 
+    /// A copy of that node's data folder.
+    pub fn copy(&self, n: u32) -> (NodeState, Disk) {
+        let node = &self.nodes[&n];
+        (node.state.clone(), node.disk.copy())
+    }
+
+    /// Puts a data folder in place of that node's, whose process must not run; returns the one that was there.
+    pub fn exchange(&mut self, n: u32, (state, disk): (NodeState, Disk)) -> (NodeState, Disk) {
+        let node = self.node(n);
+        assert!(node.host.is_none(), "node {n} runs");
+        node.halted.clear();
+        (std::mem::replace(&mut node.state, state), std::mem::replace(&mut node.disk, disk))
+    }
+
     /// Everybody notices that nothing listens at that node any more.
     pub fn notice_gone(&mut self, n: u32) {
         for other in self.running() {
@@ -316,7 +330,14 @@ impl World {
 
 impl Node {
     fn new(n: u32) -> Node {
-        let state = NodeState { cluster: 5, node: NodeId(n), log: peer(n).log, starts: 0, incarnations: Vec::new() };
+        let state = NodeState {
+            cluster: 5,
+            node: NodeId(n),
+            log: peer(n).log,
+            starts: 0,
+            incarnations: Vec::new(),
+            older_copy: false,
+        };
         Node {
             state,
             disk: Disk::default(),

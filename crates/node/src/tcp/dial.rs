@@ -54,6 +54,7 @@ impl Link {
             queued_bytes: queued_bytes.clone(),
             own: queue.clone(),
             connections: 0,
+            version: codec::VERSION_MIN,
             last_complaint: None,
         };
         std::thread::Builder::new().name(format!("to-{node}")).spawn(move || dialler.run(&receiver))?;
@@ -89,6 +90,8 @@ struct Dialler {
     queued_bytes: Arc<AtomicUsize>,
     own: Sender<ToLink>,
     connections: u64,
+    /// The protocol's version on the present connection.
+    version: u16,
     last_complaint: Option<String>,
 }
 
@@ -104,7 +107,8 @@ impl Dialler {
         let mut was_connected = false;
         loop {
             match self.connect() {
-                Ok(stream) => {
+                Ok((stream, version)) => {
+                    self.version = version;
                     tracing::info!(node = self.node.0, address = %self.address, "connected");
                     (pause, was_connected, self.last_complaint) = (PAUSE_MIN, true, None);
                     let begun = Instant::now();
@@ -137,7 +141,7 @@ impl Dialler {
         }
     }
 
-    fn connect(&self) -> Result<TcpStream, PeerRefused> {
+    fn connect(&self) -> Result<(TcpStream, u16), PeerRefused> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", self.address));
         for address in self.address.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, DIAL_WAIT) {
@@ -146,7 +150,7 @@ impl Dialler {
                     if hello.node != self.node {
                         return Err(PeerRefused::OtherNode { wanted: self.node, found: hello.node });
                     }
-                    return Ok(stream);
+                    return Ok((stream, hello.version_max.min(codec::VERSION_MAX)));
                 }
                 Err(error) => last = error,
             }
@@ -193,6 +197,9 @@ impl Dialler {
 
     fn encode(&self, envelope: &Envelope, out: &mut BytesMut) {
         self.queued_bytes.fetch_sub(weight(envelope), Ordering::Relaxed);
+        if envelope.body.since_version() > self.version {
+            return; // The other end is of an older build, to which it would be no message.
+        }
         if let Err(error) = codec::encode(envelope, out) {
             tracing::error!(node = self.node.0, %error, "a message cannot travel");
         }

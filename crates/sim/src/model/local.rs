@@ -36,7 +36,13 @@ impl Done {
 
 /// A replica before anything has happened.
 pub(super) fn first(index: usize, config: &Config) -> Node {
-    recover(index, 1, Vec::new(), HardState::default(), config)
+    // They have met before: which incarnation is new where is of no interest to any law but its own.
+    let others = (0..REPLICAS).filter(|other| *other != index);
+    let seen = match config.rule {
+        Some(_) => Default::default(),
+        None => others.map(|other| (peer(other), incarnation(other, 1))).collect(),
+    };
+    recover(index, 1, Vec::new(), HardState { seen, ..HardState::default() }, config)
 }
 
 fn recover(index: usize, starts: u64, log: Vec<Entry>, hard: HardState, config: &Config) -> Node {

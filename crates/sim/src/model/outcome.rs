@@ -155,8 +155,8 @@ impl Search {
     }
 
     /// Who leads is told to everybody at all times, so nobody needs to ask. Refusals are left out: they end streams and make leaders resign, which
-    /// crashes, silences and later epochs do as well. What belongs to an epoch below the promised one is therefore forgotten.
+    /// crashes, silences and later epochs do as well. What belongs to an epoch below the promised one is therefore forgotten. No folder is copied.
     fn is_modelled(&self, envelope: &Envelope) -> bool {
-        !matches!(envelope.body, Body::WhoLeads | Body::Refused { .. })
+        !matches!(envelope.body, Body::WhoLeads | Body::Refused { .. } | Body::OlderCopy { .. })
     }
 }

@@ -29,7 +29,7 @@ impl Node {
             log,
             clock: Clock::new(rng, skew),
             disk: Disk::default(),
-            state: NodeState { cluster: 1, node: id, log, starts: 0, incarnations: Vec::new() },
+            state: NodeState { cluster: 1, node: id, log, starts: 0, incarnations: Vec::new(), older_copy: false },
             store,
             life: 0,
             process: None,
