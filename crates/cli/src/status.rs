@@ -54,6 +54,9 @@ fn print(status: &Value) {
         line(&table(&columns, &picked(rows, names)));
     };
     show(&["node", "address", "alive", "this"], list(status, "nodes"));
+    if let Some(reason) = status["halted"].as_str() {
+        line(&format!("\nthe metadata's replica here has halted: {reason}"));
+    }
     line("");
     let partitions = list(status, "partitions");
     show(

@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use highwater_node::{Node, Role, Unavailable};
+use highwater_node::{Node, Registered, Role, Unavailable};
 use serde_json::json;
 
 use crate::access::Access;
@@ -107,6 +107,11 @@ async fn ready(State(app): Shared) -> Response {
 /// What a node still waits for before it serves all its databases; `None` once it does.
 pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
     let view = node.view().await?;
+    if view.host.registered == Registered::Refused
+        && let Some(reason) = node.halted()
+    {
+        return Ok(Some(reason.to_string()));
+    }
     if view.host.records.is_empty() {
         return Ok(Some("the metadata has no database yet".into()));
     }

@@ -84,6 +84,7 @@ pub(crate) async fn own_document(app: &App) -> Result<Value, Failure> {
             Registered::Waiting => "waiting",
             Registered::Refused => "refused",
         },
+        "halted": app.node.halted(),
         "metadata_leader": view.host.metadata_leader.map(|node| node.0),
         "uptime_ms": app.node.started().elapsed().as_millis() as u64,
         "nodes": nodes(app, &view),

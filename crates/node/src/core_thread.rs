@@ -52,6 +52,8 @@ pub(crate) struct CoreStart {
     pub(crate) started: Instant,
     /// Set once, with the reason, if the core ends other than by being told to.
     pub(crate) failed: Arc<OnceLock<String>>,
+    /// Set once, with the reason, if the metadata's replica here has halted.
+    pub(crate) halted: Arc<OnceLock<String>>,
 }
 
 struct OneDatabase {
@@ -238,11 +240,15 @@ impl Core {
     /// A partition halted. A database that could not even be opened is registered all the same, so that whoever asks for it hears why.
     fn halted(&mut self, partition: PartitionId, reason: String) {
         tracing::error!(partition = partition.0, %reason, "a partition halted");
+        if partition == PartitionId::METADATA {
+            // The first reason is kept.
+            let _ = self.start.halted.set(reason);
+            return;
+        }
         if let Some(database) = self.databases.get(&partition) {
             database.shared.stop(reason);
             return;
         }
-        // The metadata is no database, and nobody asks for it by name.
         let record = self.host.view().partitions().find(|record| record.id == partition);
         if let Some(name) = record.map(|record| record.name.clone()) {
             let ahead = Arc::new(Ahead::new(self.start.ahead_bytes_max));

@@ -36,6 +36,7 @@ pub struct Node {
     registry: Registry,
     inbox: Inbox,
     failed: Arc<OnceLock<String>>,
+    halted: Arc<OnceLock<String>>,
     started: Instant,
     scratch: PathBuf,
     scratch_files: AtomicU64,
@@ -135,7 +136,7 @@ impl Node {
         };
         let (inbox, receiver) = Inbox::new();
         let registry: Registry = Arc::new(RwLock::new(BTreeMap::new()));
-        let failed = Arc::new(OnceLock::new());
+        let (failed, halted) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
         let addresses = peers.addresses.clone();
         let peers: Box<dyn Peers> = match peers.addresses.is_empty() {
             true => Box::new(NoPeers),
@@ -155,6 +156,7 @@ impl Node {
             ahead_bytes_max: config.ahead_bytes_max,
             started,
             failed: failed.clone(),
+            halted: halted.clone(),
         };
         let core = Core::new(core, host, effects);
         let thread = std::thread::Builder::new()
@@ -171,6 +173,7 @@ impl Node {
             registry,
             inbox,
             failed,
+            halted,
             started,
             scratch,
             scratch_files: AtomicU64::new(1),
@@ -230,12 +233,17 @@ impl Node {
         self.failed.get().map(String::as_str)
     }
 
+    /// Why its replica of the metadata has halted, if it has. Unless its registration was refused, what it leads or follows beside may go on.
+    pub fn halted(&self) -> Option<&str> {
+        self.halted.get().map(String::as_str)
+    }
+
     /// The database of that name.
     pub fn database(&self, name: &str) -> Result<Arc<Database>, Unavailable> {
         let registry = self.registry.read().expect("no holder of this lock panics");
         if registry.is_empty() {
             // A node learns of its databases once it has registered: until then none is unknown.
-            let reason = "this node has not joined its cluster yet".to_string();
+            let reason = self.halted().unwrap_or("this node has not joined its cluster yet").to_string();
             return Err(Unavailable::NotServing { name: name.to_string(), reason });
         }
         registry.get(name).cloned().ok_or_else(|| Unavailable::UnknownDatabase {

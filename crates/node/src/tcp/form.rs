@@ -3,7 +3,8 @@
 //! At its first start a node knows its peers' addresses and not their log ids. It asks all of them who they are; once everybody has answered, the list of
 //! (node, log id), sorted, is the first configuration, and its hash is the cluster's number. Everybody arrives at the same list, since a log id is
 //! made once and kept: a node that stops half way forms the same cluster at its next start, whatever the others have done meanwhile. A node that
-//! belongs to a cluster already must name exactly the number that the list gives, or it is refused: its folder, or this one, is of another cluster.
+//! belongs to a cluster already must name exactly the number that the list gives, or this one is refused: its folder is new in the place of one that was
+//! lost, or belongs elsewhere, and must not form a cluster of its own.
 
 use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -54,7 +55,7 @@ pub(crate) fn gather(
     let voters: Vec<PeerId> = known.into_iter().map(|(node, log)| PeerId { node, log }).collect();
     let cluster = number(&voters);
     match clusters.into_iter().find(|(_, theirs)| *theirs != 0 && *theirs != cluster) {
-        Some((node, found)) => Err(PeerRefused::OtherCluster { node, wanted: cluster, found }),
+        Some((node, found)) => Err(PeerRefused::Formed { node, found }),
         None => Ok(Some((voters, cluster))),
     }
 }

@@ -59,6 +59,17 @@ pub enum PeerRefused {
         /// Its cluster.
         found: u64,
     },
+    /// The other end belongs to a cluster already, and this node's folder, which belongs to none, is not one of its members'.
+    #[error(
+        "node {node} belongs to cluster {found:016x} already, and this node's data folder is none of its members': it is new, or was emptied. \
+         Put the node's own data folder back; a new one does not take its place"
+    )]
+    Formed {
+        /// The other end.
+        node: NodeId,
+        /// Its cluster.
+        found: u64,
+    },
     /// The other end does not know the secret.
     #[error("node {0} does not prove that it knows this cluster's secret: give all nodes the same --cluster-secret")]
     WrongSecret(NodeId),
