@@ -146,6 +146,15 @@ impl Coordinator {
         }
     }
 
+    /// An appointment that was not taken in is decided anew.
+    pub(crate) fn forget_appointment(&mut self, id: PartitionId, command: &Command) {
+        if let Some(ballot) = self.ballots.get_mut(&id)
+            && ballot.proposed.as_ref().is_some_and(|(proposed, _)| proposed == command)
+        {
+            ballot.proposed = None;
+        }
+    }
+
     fn needs_leader(&self, record: &PartitionRecord, metadata: &Metadata) -> bool {
         let refused = self.epochs_heard.get(&record.id).is_some_and(|heard| Some(*heard) > record.epoch);
         let leads = record.leader.is_some_and(|(peer, incarnation)| {

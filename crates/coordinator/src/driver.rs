@@ -46,6 +46,9 @@ pub enum Event {
     Tick,
     /// That node's process is gone: nothing listens where it was.
     Gone(NodeId),
+    /// The metadata did not take in a proposed command, which will never be applied: too few voters were in reach, or there was no room. What it was for is decided
+    /// anew when it is next looked at.
+    NotProposed(Command),
     /// A command was committed, and `metadata` is as it left it.
     Applied(Command, Applied),
     /// The answer to [`Action::Read`].
@@ -139,6 +142,7 @@ impl Coordinator {
                 self.sessions.gone(node);
                 self.review_all(metadata, out);
             }
+            Event::NotProposed(command) => self.not_proposed(&command),
             Event::Applied(command, applied) => self.applied(&command, applied, metadata, out),
             Event::Read { id, confirmed } => self.read(id, confirmed, metadata, out),
         }
@@ -207,6 +211,24 @@ impl Coordinator {
                 self.void_appointment(record, command, applied);
                 self.review(record, metadata, out);
             }
+        }
+    }
+
+    /// Forgets that the command is under way. It is not proposed again at once, or it would be as often as the metadata refuses it.
+    fn not_proposed(&mut self, command: &Command) {
+        match command {
+            Command::RegisterNode { peer, incarnations, .. } => {
+                incarnations.last().and_then(|incarnation| self.registering.remove(&(*peer, *incarnation)));
+            }
+            Command::CreatePartition { name, .. } => {
+                self.creating.remove(name);
+            }
+            Command::ChangeSet { id, .. } => {
+                if self.changing.get(id).is_some_and(|(asked, _)| asked == command) {
+                    self.changing.remove(id);
+                }
+            }
+            Command::Appoint { id, .. } => self.forget_appointment(*id, command),
         }
     }
 

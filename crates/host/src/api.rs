@@ -90,6 +90,8 @@ pub enum Input {
     Leave,
     /// A flush job of that partition ended.
     FlushDone(PartitionId, FlushDone),
+    /// The state machine of a database has stopped for this reason, and carries out nothing more until the process restarts.
+    MachineStopped(PartitionId, String),
     /// Something for a database's partition: a client's request or news of its state machine. Metadata is not reached this way.
     Partition(PartitionId, highwater_partition::Input),
 }

@@ -6,10 +6,14 @@
 //! A partition that has halted neither leads nor promises any more, which the coordinator, who sees only that the node lives, cannot know. So as long
 //! as the record names it as leader, the node refuses, in its name, the record's epoch: the coordinator then has another appointed, by a ballot
 //! in which a halted replica does not promise. (After a restart the record's incarnation is gone anyway.)
+//!
+//! A state machine that has stopped executes nothing, so a leader that has no other would keep everybody from writing for as long as its node lives. It halts, and
+//! another is appointed. A follower needs none to hold entries and to acknowledge them, which others may need for their commits: it goes on until it
+//! is made to lead.
 
 use highwater_log::LogStore;
 use highwater_partition::{Effect as PartitionEffect, Input as PartitionInput, Kind, Outcome, Partition, Ticket};
-use highwater_replica::{Mode, ReadError, Start};
+use highwater_replica::{Mode, ReadError, Role, Start};
 use highwater_wire::{Body, Dest, Envelope, PartitionId};
 
 use crate::api::{Effect, Folders};
@@ -81,6 +85,23 @@ impl<F: Folders> Host<F> {
         }
     }
 
+    /// A database's state machine has stopped.
+    pub(crate) fn machine_stopped(&mut self, id: PartitionId, reason: String, out: &mut Vec<Effect<Job<F>>>) {
+        self.stopped.entry(id).or_insert(reason);
+        self.halt_without_machine(id, out);
+    }
+
+    /// Halts a partition that leads and has no state machine to lead with.
+    fn halt_without_machine(&mut self, id: PartitionId, out: &mut Vec<Effect<Job<F>>>) {
+        let Some(reason) = self.stopped.get(&id) else { return };
+        let Some(Database::Open(partition)) = self.databases.get_mut(&id) else { return };
+        if matches!(partition.replica().role(), Role::Leader { .. }) {
+            let mut effects = Vec::new();
+            partition.stop(&format!("its state machine has stopped: {reason}"), &mut effects);
+            self.database_effects(id, effects, out);
+        }
+    }
+
     fn partition(&self, id: PartitionId, log: F::Log) -> Partition<F::Log> {
         assert_ne!(id, PartitionId::METADATA, "the metadata is no database");
         let start = Start {
@@ -115,6 +136,17 @@ impl<F: Folders> Host<F> {
         };
         let mut effects = Vec::new();
         partition.step(self.now, input, &mut effects);
+        self.database_effects(id, effects, out);
+        self.halt_without_machine(id, out);
+    }
+
+    /// Hands on what a database's partition wants done.
+    pub(crate) fn database_effects(
+        &mut self,
+        id: PartitionId,
+        effects: Vec<PartitionEffect<Job<F>>>,
+        out: &mut Vec<Effect<Job<F>>>,
+    ) {
         for effect in effects {
             match effect {
                 PartitionEffect::Send(dest, envelope) => self.send(dest, envelope, out),

@@ -76,6 +76,8 @@ pub struct Host<F: Folders> {
     /// When the last heartbeat was sent.
     pub(crate) heartbeat_at: Option<Millis>,
     pub(crate) databases: BTreeMap<PartitionId, Database<F::Log>>,
+    /// Databases whose state machine has stopped, and why.
+    pub(crate) stopped: BTreeMap<PartitionId, String>,
 }
 
 impl<F: Folders> Host<F> {
@@ -116,6 +118,7 @@ impl<F: Folders> Host<F> {
             leaving: false,
             heartbeat_at: None,
             databases: BTreeMap::new(),
+            stopped: BTreeMap::new(),
             start,
         };
         match log {
@@ -154,6 +157,7 @@ impl<F: Folders> Host<F> {
                 }
             }
             Input::FlushDone(id, done) => self.queue.push_back(Work::Database(id, PartitionInput::FlushDone(done))),
+            Input::MachineStopped(id, reason) => self.machine_stopped(id, reason, out),
             Input::Partition(id, input) => self.queue.push_back(Work::Database(id, input)),
         }
         self.settle(out);
@@ -183,7 +187,7 @@ impl<F: Folders> Host<F> {
                 Work::Metadata(input) => self.step_metadata(input, out),
                 Work::Database(id, input) => self.step_database(id, input, out),
                 Work::Coordinator(event) => self.step_coordinator(event, out),
-                Work::Propose(epoch, command) => self.propose(epoch, &command, out),
+                Work::Propose(epoch, command) => self.propose(epoch, command, out),
                 Work::Node(envelope) => match envelope.body {
                     Body::OlderCopy { .. } => self.refused_by_voter(&envelope, out),
                     _ => self.registration_answered(&envelope, out),

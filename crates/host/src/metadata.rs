@@ -21,12 +21,14 @@ impl<F: Folders> Host<F> {
     }
 
     /// Appends a command, if this node still leads the metadata in the epoch in which it was decided.
-    pub(crate) fn propose(&mut self, epoch: Epoch, command: &MetadataCommand, out: &mut Vec<Effect<Job<F>>>) {
+    pub(crate) fn propose(&mut self, epoch: Epoch, command: MetadataCommand, out: &mut Vec<Effect<Job<F>>>) {
         let MetadataReplica::Running(partition) = &mut self.metadata else { return };
         let mut effects = Vec::new();
-        // What is refused is decided anew when the coordinator finds it overdue.
-        let _ = partition.append(self.now, epoch, command.batch(), &mut effects);
+        let appended = partition.append(self.now, epoch, command.batch(), &mut effects);
         self.metadata_effects(effects, out);
+        if !appended {
+            self.queue.push_back(Work::Coordinator(Event::NotProposed(command)));
+        }
     }
 
     fn metadata_effects(&mut self, effects: Vec<PartitionEffect<Job<F>>>, out: &mut Vec<Effect<Job<F>>>) {

@@ -6,7 +6,6 @@
 //! From then on the node neither votes, leads, follows nor serves. It remembers that, durably, before all else: the copy would otherwise have one start more each
 //! time that somebody tries it again, until it outnumbers the true folder's and is believed.
 
-use highwater_partition::Effect as PartitionEffect;
 use highwater_wire::{Body, Envelope, PartitionId};
 
 use crate::api::{Effect, Folders};
@@ -39,11 +38,12 @@ impl<F: Folders> Host<F> {
             out.push(Effect::Persist(self.state.clone()));
         }
         self.halt_metadata(OLDER_COPY.to_owned(), out);
-        for (id, database) in &mut self.databases {
-            if let Database::Open(partition) = database {
+        let open: Vec<PartitionId> = self.databases.keys().copied().collect();
+        for id in open {
+            if let Some(Database::Open(partition)) = self.databases.get_mut(&id) {
                 let mut effects = Vec::new();
                 partition.stop(OLDER_COPY, &mut effects);
-                out.extend(effects.into_iter().map(|effect| told(*id, effect)));
+                self.database_effects(id, effects, out);
             }
         }
         let assigned = self.view.partitions().filter(|record| record.replicas.contains(&self.me.peer));
@@ -54,14 +54,5 @@ impl<F: Folders> Host<F> {
                 Database::Closed(OLDER_COPY.to_owned())
             });
         }
-    }
-}
-
-/// What a partition says when it is stopped.
-fn told<J>(id: PartitionId, effect: PartitionEffect<J>) -> Effect<J> {
-    match effect {
-        PartitionEffect::Answer(ticket, outcome) => Effect::Answer(ticket, outcome),
-        PartitionEffect::Halted(reason) => Effect::Halted(id, reason),
-        _ => unreachable!("a partition that is stopped answers who waits, and halts"),
     }
 }

@@ -11,14 +11,6 @@ use world::{MAIN, World, peer};
 
 const MAJORITY: CommitRule = CommitRule::Quorum { q: 2 };
 
-fn write_until_done(world: &mut World, value: &str) {
-    let ready = |world: &World| world.leader().is_some_and(|leader| world.host(leader).shortage(MAIN).is_none());
-    world.run_until("main is led, and enough are in reach", ready);
-    let leader = world.leader().expect("main is led");
-    let ticket = world.write(leader, value);
-    world.run_until("the write is acknowledged", |world| world.done(leader, ticket));
-}
-
 fn registered(world: &World, n: u32) -> Registered {
     world.host(n).status().registered
 }
@@ -33,7 +25,7 @@ fn copied() -> (World, (highwater_host::NodeState, world::Disk)) {
     world.kill(3);
     let copy = world.copy(3);
     world.start(3);
-    write_until_done(&mut world, "a");
+    world.write_until_done("a");
     world.run_until("node 3 shows it", |world| world.visible(3) == ["a"]);
     (world, copy)
 }
@@ -67,14 +59,14 @@ fn its_vote_makes_no_leader_and_the_true_folder_takes_part_again() {
     assert_eq!(sent(&world, 3, fell_silent), 0);
 
     world.start(gone);
-    write_until_done(&mut world, "b");
+    world.write_until_done("b");
     assert_eq!(world.visible(3), [""; 0], "the copy serves nothing");
     world.kill(3);
     world.exchange(3, truth);
     world.start(3);
     world.run_until("all show all", |world| (1..=3).all(|n| world.visible(n) == ["a", "b"]));
     world.kill(left);
-    write_until_done(&mut world, "c");
+    world.write_until_done("c");
 }
 
 #[test]
@@ -125,7 +117,7 @@ fn a_late_message_of_an_earlier_process_halts_nobody() {
     assert!(world.trace[before..].iter().any(|line| line.contains(&answer)), "{answer}");
     assert_eq!(registered(&world, 3), Registered::Accepted);
     world.kill(1);
-    write_until_done(&mut world, "b");
+    world.write_until_done("b");
     assert_eq!(world.visible(3), ["a", "b"]);
 }
 

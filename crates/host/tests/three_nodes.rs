@@ -2,7 +2,8 @@
 
 mod world;
 
-use highwater_host::Registered;
+use highwater_host::{Input, Registered};
+use highwater_partition::Outcome;
 use highwater_replica::Role;
 use highwater_wire::CommitRule;
 
@@ -10,16 +11,10 @@ use world::{MAIN, World, peer};
 
 const MAJORITY: CommitRule = CommitRule::Quorum { q: 2 };
 
-fn write_until_done(world: &mut World, value: &str) {
-    let leader = world.leader().expect("main is led");
-    let ticket = world.write(leader, value);
-    world.run_until("the write is acknowledged", |world| world.done(leader, ticket));
-}
-
 #[test]
 fn three_nodes_elect_create_and_commit_and_all_show_it() {
     let mut world = World::formed(3, MAJORITY);
-    write_until_done(&mut world, "a");
+    world.write_until_done("a");
     world.run_until("all show it", |world| (1..=3).all(|n| world.visible(n) == ["a"]));
     assert!(world.coordinator().is_some());
     for n in 1..=3 {
@@ -40,13 +35,13 @@ fn three_nodes_elect_create_and_commit_and_all_show_it() {
 #[test]
 fn the_leaders_death_is_survived_with_everything_acknowledged() {
     let mut world = World::formed(3, MAJORITY);
-    write_until_done(&mut world, "a");
+    world.write_until_done("a");
     let old = world.leader().expect("main is led");
     world.kill(old);
     world.notice_gone(old);
     let took = world.run_until("another leads", |world| world.leader().is_some());
     assert!(took < 1000, "known to be gone, it was succeeded after {took} ms");
-    write_until_done(&mut world, "b");
+    world.write_until_done("b");
     let living = world.running();
     world.run_until("both show both", |world| living.iter().all(|n| world.visible(*n) == ["a", "b"]));
     world.start(old);
@@ -61,13 +56,13 @@ fn every_node_may_die_in_turn_and_nothing_acknowledged_is_lost() {
     let mut written: Vec<String> = Vec::new();
     for round in 0..6 {
         let value = format!("v{round}");
-        write_until_done(&mut world, &value);
+        world.write_until_done(&value);
         written.push(value);
         let victim = round % 3 + 1;
         world.kill(victim);
         world.run_until("another leads", |world| world.leader().is_some());
         let value = format!("w{round}");
-        write_until_done(&mut world, &value);
+        world.write_until_done(&value);
         written.push(value);
         world.start(victim);
         world.run_until("all show all", |world| {
@@ -97,7 +92,7 @@ fn without_a_majority_nothing_is_acknowledged() {
 #[test]
 fn a_leader_whose_log_fails_is_replaced_though_its_node_lives() {
     let mut world = World::formed(3, MAJORITY);
-    write_until_done(&mut world, "a");
+    world.write_until_done("a");
     let old = world.leader().expect("main is led");
     world.node(old).hold_flushes.insert(MAIN);
     world.write(old, "b");
@@ -120,9 +115,48 @@ fn a_leader_whose_log_fails_is_replaced_though_its_node_lives() {
 }
 
 #[test]
+fn a_leader_whose_state_machine_stops_is_replaced_though_its_node_lives() {
+    let mut world = World::formed(3, MAJORITY);
+    world.write_until_done("a");
+    let old = world.leader().expect("main is led");
+    world.node(old).hold_flushes.insert(MAIN);
+    let waiting = world.write(old, "b");
+    world.input(old, Input::MachineStopped(MAIN, "its file is gone".into()));
+    assert!(world.nodes[&old].halted[&MAIN].contains("its file is gone"));
+    assert!(
+        matches!(&world.nodes[&old].answers[&waiting], Outcome::Halted(reason) if reason.contains("its file is gone"))
+    );
+    world.run_until("another leads", |world| {
+        let record = &world.host(old).status().records[0];
+        record.leader.is_some_and(|(leader, _)| leader != peer(old)) && world.leader().is_some_and(|n| n != old)
+    });
+    world.write_until_done("c");
+}
+
+#[test]
+fn a_follower_whose_state_machine_stops_goes_on_acknowledging_until_it_is_made_to_lead() {
+    let mut world = World::formed(3, MAJORITY);
+    world.write_until_done("a");
+    let leader = world.leader().expect("main is led");
+    let [broken, other]: [u32; 2] =
+        (1..=3).filter(|n| *n != leader).collect::<Vec<_>>().try_into().expect("two followers");
+    world.input(broken, Input::MachineStopped(MAIN, "its file is gone".into()));
+    assert!(!world.nodes[&broken].halted.contains_key(&MAIN));
+    world.kill(other);
+    world.write_until_done("b");
+    // Of the two that are left it alone holds what was acknowledged last, so it is made to lead; it says that it cannot, and the other comes up with the rest.
+    world.kill(leader);
+    world.start(other);
+    world.run_until("it was made to lead", |world| world.nodes[&broken].halted.contains_key(&MAIN));
+    world.start(leader);
+    world.write_until_done("c");
+    world.run_until("both show all", |world| [leader, other].iter().all(|n| world.visible(*n) == ["a", "b", "c"]));
+}
+
+#[test]
 fn under_isr_a_dead_follower_leaves_the_set_and_comes_back() {
     let mut world = World::formed(3, CommitRule::Isr { min: 1 });
-    write_until_done(&mut world, "a");
+    world.write_until_done("a");
     let leader = world.leader().expect("main is led");
     let victim = (1..=3).find(|n| *n != leader).expect("a follower");
     world.kill(victim);

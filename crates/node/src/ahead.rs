@@ -36,7 +36,7 @@ impl Ahead {
         }
     }
 
-    /// Whatever ran ahead was thrown away.
+    /// Whatever ran ahead was thrown away: a rewind was asked for, or one that was carried out is over.
     pub(crate) fn rewound(&self) {
         let mut pending = self.pending.lock().expect("no holder of this lock panics");
         for (_, bytes) in pending.drain(..) {
@@ -63,6 +63,23 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_proposed_too_late_to_count_takes_no_room_in_the_next_reign() {
+        let ahead = Ahead::new(100);
+        ahead.proposed(50, 60);
+        ahead.rewound();
+        // The writer had not heard of it yet.
+        ahead.proposed(60, 60);
+        ahead.proposed(70, 60);
+        assert!(!ahead.has_room());
+        // The next reign begins, at a lower offset: HW cannot pass 70 before anything is executed.
+        ahead.rewound();
+        assert!(ahead.has_room());
+        ahead.proposed(51, 60);
+        ahead.committed(52);
+        assert_eq!(ahead.bytes(), 0);
+    }
 
     #[test]
     fn room_returns_with_commits_and_with_rewinds() {

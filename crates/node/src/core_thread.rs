@@ -22,6 +22,7 @@ use crate::folder::{DataFolder, Logs, NodeLog};
 use crate::inbox::{Inbox, ToCore};
 use crate::machine::{MachineStart, MachineThread};
 use crate::measure::Rate;
+use crate::on_panic::{BROKEN, OnPanic};
 use crate::peers::Peers;
 use crate::proposer::ToLog;
 use crate::view::{NodeView, Rates};
@@ -75,18 +76,6 @@ pub(crate) struct Core {
     effects: Vec<Effect<Job>>,
 }
 
-/// Tells of a panic of the core's thread: a broken law, after which nothing may go on.
-struct Noticed(Arc<OnceLock<String>>);
-
-impl Drop for Noticed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // The first reason is kept.
-            let _ = self.0.set("a law was broken, which is a bug; standard error says which and where".into());
-        }
-    }
-}
-
 impl Core {
     /// A core around a host that was just made, with the effects of making it.
     pub(crate) fn new(start: CoreStart, host: Host<Logs>, effects: Vec<Effect<Job>>) -> Core {
@@ -95,7 +84,11 @@ impl Core {
 
     /// Runs until told to stop, or until an effect cannot be performed.
     pub(crate) fn run(mut self, inbox: Receiver<ToCore>) {
-        let _noticed = Noticed(self.start.failed.clone());
+        let failed = self.start.failed.clone();
+        let _noticed = OnPanic(move || {
+            // The first reason is kept.
+            let _ = failed.set(BROKEN.to_string());
+        });
         match self.serve(&inbox) {
             Ok(done) => {
                 self.close(&inbox);
@@ -138,6 +131,7 @@ impl Core {
                 for (id, database) in &self.databases {
                     database.shared.set_shortage(self.host.shortage(*id));
                 }
+                self.notice_failed_machines()?;
                 next_tick = now + TICK;
             }
             if now >= next_sample {
@@ -166,10 +160,11 @@ impl Core {
             ToCore::Opened { partition, machine, applied } => self.opened(partition, machine, applied),
             ToCore::MachineStopped { partition, reason } => {
                 if let Some(database) = self.databases.get(&partition) {
-                    database.shared.stop(reason);
+                    database.shared.stop(reason.clone());
                 }
-                Ok(())
+                self.step(Input::MachineStopped(partition, reason))
             }
+            ToCore::Broken(reason) => Err(reason),
             ToCore::View(reply) => {
                 let _ = reply.send(self.view());
                 Ok(())
@@ -309,8 +304,28 @@ impl Core {
                 database.shared.set_leads(false);
                 database.thread.command(command);
             }
-            Command::Apply { .. } | Command::Lead { .. } => database.thread.command(command),
+            Command::Lead { .. } => {
+                // What was proposed after the rewind was asked for and before it was carried out is void as well: its end would otherwise count as ahead until HW
+                // has passed it, and nothing might be executed to make HW pass it.
+                database.ahead.rewound();
+                database.thread.command(command);
+            }
+            Command::Apply { .. } => database.thread.command(command),
         }
+    }
+
+    /// A machine that fails in a client's hands is not told anything by its partition while it leads, so nothing else would bring it to light.
+    fn notice_failed_machines(&mut self) -> Result<(), String> {
+        let failed = |(id, database): (&PartitionId, &OneDatabase)| {
+            let reason = database.machine.as_ref()?.failed()?;
+            database.shared.stopped().is_none().then(|| (*id, reason.to_owned()))
+        };
+        let failed: Vec<(PartitionId, String)> = self.databases.iter().filter_map(failed).collect();
+        for (partition, reason) in failed {
+            tracing::error!(partition = partition.0, %reason, "the state machine has failed");
+            self.take(ToCore::MachineStopped { partition, reason })?;
+        }
+        Ok(())
     }
 
     fn sample(&mut self, now: Instant) {

@@ -12,6 +12,7 @@ use highwater_wire::PartitionId;
 
 use crate::folder::NodeLog;
 use crate::inbox::{Inbox, ToCore};
+use crate::on_panic::{BROKEN, OnPanic};
 
 type Job = <NodeLog as highwater_log::LogStore>::FlushJob;
 
@@ -29,6 +30,11 @@ impl FlushThread {
         let done_jobs = Arc::new(AtomicU64::new(0));
         let counter = done_jobs.clone();
         let thread = std::thread::Builder::new().name(format!("flush-{}", partition.0)).spawn(move || {
+            let to_core = inbox.clone();
+            let _noticed = OnPanic(move || {
+                // An error means that the core has ended, and with it everything.
+                let _ = to_core.send(ToCore::Broken(BROKEN.to_string()));
+            });
             for job in queue {
                 let done = job.run();
                 counter.fetch_add(1, Ordering::Relaxed);

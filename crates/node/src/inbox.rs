@@ -28,6 +28,8 @@ pub(crate) enum ToCore {
     Opened { partition: PartitionId, machine: Arc<highwater_sql::Database>, applied: Offset },
     /// A database's state machine stopped, or could not be opened.
     MachineStopped { partition: PartitionId, reason: String },
+    /// A thread that the core waits for has ended by a broken law.
+    Broken(String),
     /// What there is to see.
     View(oneshot::Sender<NodeView>),
     /// Finish what is flushing, close the logs, end.

@@ -15,6 +15,7 @@ mod inbox;
 mod machine;
 mod measure;
 mod node;
+mod on_panic;
 pub mod peers;
 mod proposer;
 pub mod tcp;

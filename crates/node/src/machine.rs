@@ -15,6 +15,7 @@ use highwater_wire::PartitionId;
 
 use crate::database::Database as Shared;
 use crate::inbox::{Inbox, ToCore};
+use crate::on_panic::{BROKEN, OnPanic};
 
 /// The thread; it ends when this is dropped, after the command it carries out.
 pub(crate) struct MachineThread {
@@ -61,6 +62,11 @@ impl Drop for MachineThread {
 
 fn run(start: MachineStart, queue: mpsc::Receiver<Command>) {
     let MachineStart { partition, folder, options, proposer, shared, inbox } = start;
+    let to_core = inbox.clone();
+    let _noticed = OnPanic(move || {
+        // An error means that the core has ended, and with it everything.
+        let _ = to_core.send(ToCore::MachineStopped { partition, reason: BROKEN.to_string() });
+    });
     let stopped = |reason: String| {
         tracing::error!(partition = partition.0, %reason, "the state machine stopped");
         let _ = inbox.send(ToCore::MachineStopped { partition, reason });

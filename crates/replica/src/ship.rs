@@ -149,19 +149,46 @@ mod tests {
     use crate::bench::{Bench, peer};
     use crate::{Input, Timing};
 
+    /// Time passes for the leader, and what it sends is lost.
+    fn pass(bench: &mut Bench, ms: u64) {
+        for _ in 0..ms {
+            bench.now += 1;
+            bench.step(0, Input::Tick);
+        }
+        bench.wire.clear();
+    }
+
+    #[test]
+    fn a_leader_that_stood_still_for_a_moment_does_not_take_the_others_for_silent() {
+        let mut bench = Bench::appointed(3, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.now += 4 * Timing::default().heartbeat_ms;
+        assert_eq!(bench.write(0), Ok(2), "what the others sent meanwhile waits behind the write");
+        bench.settle();
+        bench.now += 2 * Timing::default().election_ms.1;
+        let refused = Err(ProposeError::TooFewInReach { needed: 2, in_reach: 1 });
+        assert_eq!(bench.write(0), refused, "by now another may lead");
+        bench.step(1, Input::Timeout(crate::Timeout::Silent));
+        bench.settle();
+        assert_eq!(bench.write(0), Ok(3), "heard of again");
+        pass(&mut bench, 4 * Timing::default().heartbeat_ms);
+        assert_eq!(bench.write(0), refused, "silent while it looked");
+    }
+
     #[test]
     fn a_write_that_cannot_reach_its_rule_is_refused_with_the_numbers() {
         let mut bench = Bench::appointed(3, CommitRule::Isr { min: 2 });
         bench.appoint(0, 1, &[0]);
         assert_eq!(bench.write(0), Ok(1), "the others are given time to open their streams");
-        bench.now = Timing::default().heartbeat_ms * 3 + 1;
+        pass(&mut bench, Timing::default().heartbeat_ms * 3 + 1);
         assert_eq!(bench.write(0), Err(ProposeError::TooFewInReach { needed: 2, in_reach: 1 }));
         let lead = bench.lead(0);
         bench.tell(&[1], 1, &lead);
         bench.settle();
         assert_eq!(bench.write(0), Ok(2));
         bench.wire.clear();
-        bench.now *= 2;
+        pass(&mut bench, Timing::default().heartbeat_ms * 3 + 1);
         assert_eq!(
             bench.write(0),
             Err(ProposeError::TooFewInReach { needed: 2, in_reach: 1 }),

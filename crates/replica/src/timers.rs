@@ -17,9 +17,17 @@ fn mix(seed: u64, node: u64, attempt: u64) -> u64 {
 }
 
 impl Replica {
-    /// Time as this replica knows it never goes back.
+    /// Time as this replica knows it never goes back. A leader that has stood still for a heartbeat or more has heard nobody meanwhile, which says nothing of
+    /// them: what they sent waits here. If it stood still for so long that another may lead by now, it must hear from them before it counts on them.
     pub(crate) fn advance_clock(&mut self, now: Millis) {
-        self.timers.now = self.timers.now.max(now);
+        let gap = now.saturating_sub(self.timers.now);
+        self.timers.now += gap;
+        let own_silence = self.timing.heartbeat_ms..2 * self.timing.election_ms.1;
+        if own_silence.contains(&gap)
+            && let Some(leading) = self.part.leading_mut()
+        {
+            leading.peers.values_mut().for_each(|peer| peer.heard_at += gap);
+        }
     }
 
     /// How long this replica waits for a leader before it stands. A single voter need not wait for anybody.

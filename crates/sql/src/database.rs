@@ -121,6 +121,11 @@ impl Database {
         }
     }
 
+    /// Why it stopped on its own, if it has: it executes and applies nothing more until it is opened anew.
+    pub fn failed(&self) -> Option<&str> {
+        self.token.failed()
+    }
+
     /// Takes the writer's token for a client, which must lead.
     pub(crate) fn acquire(&self, until: Instant) -> Result<Held, SqlError> {
         let held = self.token.acquire(until, Some(&self.stop)).map_err(|denied| match denied {

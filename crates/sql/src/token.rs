@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::core::Core;
@@ -19,6 +19,8 @@ pub(crate) type Expire = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Token {
     state: Mutex<State>,
+    /// Why the database stopped, for those who do not hold the token.
+    failed: OnceLock<String>,
 }
 
 struct State {
@@ -55,7 +57,7 @@ impl State {
 impl Token {
     pub(crate) fn new(core: Core) -> Arc<Token> {
         let state = State { core: Some(Box::new(core)), queue: VecDeque::new(), next: 0, interactive: None };
-        Arc::new(Token { state: Mutex::new(state) })
+        Arc::new(Token { state: Mutex::new(state), failed: OnceLock::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,7 +114,16 @@ impl Token {
         self.lock().ring_all();
     }
 
+    /// Why the database stopped, if it has.
+    pub(crate) fn failed(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
     fn give_back(&self, core: Box<Core>) {
+        if let Some(reason) = &core.failed {
+            // The first reason is kept, as it is there.
+            let _ = self.failed.set(reason.clone());
+        }
         let mut state = self.lock();
         assert!(state.core.is_none(), "the token is given back once");
         state.core = Some(core);

@@ -184,6 +184,33 @@ fn a_registration_is_refused_only_by_the_log() {
 }
 
 #[test]
+fn what_the_metadata_did_not_take_in_is_proposed_again_at_the_next_look_and_not_at_once() {
+    let mut world = begin(Metadata::default(), CommitRule::Quorum { q: 2 }, 7, 1000, &[]);
+    let refuse_once = |world: &mut World, again: &dyn Fn(&mut World)| {
+        let commands = world.proposed();
+        assert_eq!(commands.len(), 1);
+        again(world);
+        assert!(world.proposed().is_empty(), "it is under way");
+        world.step(Event::NotProposed(commands[0].clone()));
+        assert!(world.proposed().is_empty(), "or it would be asked for as fast as it is refused");
+        again(world);
+        let repeated = world.proposed();
+        assert_eq!(repeated, commands);
+        world.apply(repeated[0].clone())
+    };
+    let tick = |world: &mut World| world.step(Event::Tick);
+    for n in 1..=3 {
+        world.register(n, &[1]);
+        assert_eq!(refuse_once(&mut world, &|world| world.register(n, &[1])), Applied::Done);
+    }
+    assert_eq!(refuse_once(&mut world, &tick), Applied::Done, "the database");
+    let ballot = world.asked().expect("the first leader is balloted for").0;
+    world.promise(1, ballot, 0, rank(0, 0));
+    world.promise(2, ballot, 0, rank(0, 0));
+    assert_eq!(refuse_once(&mut world, &tick), Applied::Done, "its leader");
+}
+
+#[test]
 fn a_lost_proposal_is_made_again() {
     let mut world = begin(Metadata::default(), CommitRule::Quorum { q: 2 }, 7, 0, &[]);
     world.register(2, &[1]);

@@ -276,7 +276,8 @@ impl World {
     /// The node that leads `main` and whose machine executes.
     pub fn leader(&self) -> Option<u32> {
         self.running().into_iter().find(|n| {
-            let leads = self.host(*n).partition_status(MAIN).is_some_and(|s| matches!(s.role, Role::Leader { .. }));
+            let status = self.host(*n).partition_status(MAIN);
+            let leads = status.is_some_and(|s| s.halted.is_none() && matches!(s.role, Role::Leader { .. }));
             leads && self.nodes[n].machines.get(&MAIN).is_some_and(|machine| machine.reign.is_some())
         })
     }
@@ -301,6 +302,15 @@ impl World {
         self.inputs.push_back((n, Input::Partition(MAIN, hold)));
         self.settle();
         ticket
+    }
+
+    /// Proposes a value once it can be committed, and waits until it is.
+    pub fn write_until_done(&mut self, value: &str) {
+        let ready = |world: &World| world.leader().is_some_and(|leader| world.host(leader).shortage(MAIN).is_none());
+        self.run_until("main is led, and enough are in reach", ready);
+        let leader = self.leader().expect("main is led");
+        let ticket = self.write(leader, value);
+        self.run_until("the write is acknowledged", |world| world.done(leader, ticket));
     }
 
     /// A linearizable read on that node.

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{Cluster, IDS, PATIENCE, wait_for};
+use crate::node::spawn_logged;
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a folder can be made");
@@ -129,7 +130,8 @@ fn an_emptied_folder_joins_nothing_and_forms_no_cluster_of_its_own() {
     }
     for id in [victim, one] {
         take_away(&cluster, id);
-        cluster.start_node(id);
+        let process = spawn_logged(cluster.serve(id).env("HIGHWATER_LOG", "info"), &cluster.folder_of(id));
+        cluster.processes.insert(id, process);
     }
     for id in [victim, one] {
         wait_for("it waits for the third", || {
