@@ -18,8 +18,8 @@ usage: cargo xtask COMMAND
   check   every check: tidy rules, format, lints, documents, tests; writes nothing outside the target folder
   tidy    the tidy rules alone (seconds)
   test    the tests alone
-  harness-proof
-          puts known bugs into a copy of the source and demands that the simulator catches each by name (minutes)
+  harness-proof [NAME...]
+          puts known bugs into a copy of the source and demands that the simulator or the model catches each by name (minutes)
   fuzz [ROUNDS [SEED]]
           damaged bytes for everything that reads a disk or a socket, more of them than the tests try; 1000000 rounds of seed 1 if not told otherwise
   fmt     format every source file in place";
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         "check" => check::everything(&root()),
         "tidy" => check::tidy_alone(&root()),
         "test" => check::tests_alone(&root()),
-        "harness-proof" => harness_proof::run(&root()),
+        "harness-proof" => harness_proof::run(&root(), &env::args().skip(2).collect::<Vec<_>>()),
         "fuzz" => fuzz::run(&root(), env::args().nth(2).as_deref(), env::args().nth(3).as_deref()),
         "fmt" => check::format_in_place(&root()),
         "" | "help" | "--help" | "-h" => {
