@@ -47,11 +47,21 @@ pub enum Fault {
     Misdirected,
     /// A read fails, once or whenever it is tried.
     ReadError,
+    /// A byte of a message is changed on its way.
+    Garbled,
+    /// Two nodes do not reach each other, and all others reach both.
+    Partial,
+    /// A disk stands still for a second or so.
+    Stall,
+    /// A node's clock jumps forward, or stands still.
+    ClockJump,
+    /// Elections misbehave: decisions come late, twice, out of order or to the wrong node, nodes are taken for dead that live, and several coordinate.
+    Elections,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 20] = [
+    pub const ALL: [Fault; 25] = [
         Fault::Kill,
         Fault::Power,
         Fault::PowerAll,
@@ -72,6 +82,11 @@ impl Fault {
         Fault::LostWrite,
         Fault::Misdirected,
         Fault::ReadError,
+        Fault::Garbled,
+        Fault::Partial,
+        Fault::Stall,
+        Fault::ClockJump,
+        Fault::Elections,
     ];
 
     /// Its name in reports.
@@ -97,6 +112,11 @@ impl Fault {
             Fault::LostWrite => "lost-write",
             Fault::Misdirected => "misdirected-write",
             Fault::ReadError => "read-error",
+            Fault::Garbled => "garbled-message",
+            Fault::Partial => "partial-partition",
+            Fault::Stall => "disk-stall",
+            Fault::ClockJump => "clock-jump",
+            Fault::Elections => "misbehaving-elections",
         }
     }
 
@@ -114,7 +134,9 @@ impl Fault {
             Fault::Clog | Fault::Disconnect | Fault::SlowDisk => Some(2_500),
             Fault::IoError | Fault::DiskFull => Some(6_000),
             Fault::BitRot | Fault::LostWrite | Fault::Misdirected | Fault::ReadError => Some(5_000),
-            Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => None,
+            Fault::Partial | Fault::Stall | Fault::ClockJump => Some(3_500),
+            Fault::Elections => Some(1_500),
+            Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss | Fault::Garbled => None,
         }
     }
 }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! TCP's own checksum is weak, and base offset and epoch of a batch lie outside the batch's: hence this one. Any malformed input is answered by
-//! an error, after which the connection is of no more use: where the next frame begins is not known.
+//! an error, after which the connection is of no more use: where the next frame begins is not known. A frame that does not become whole within [`FRAME_WAIT`] is
+//! malformed as well.
 
 use bytes::{Buf, BufMut, BytesMut};
 
@@ -20,6 +21,9 @@ use crate::message::Envelope;
 
 /// The most bytes a frame carries, its version and envelope: 64 MiB.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
+/// How long whoever receives waits for the rest of a frame. Checksums find any other change; one to the length makes the receiver wait for bytes that
+/// nobody meant as this frame's, perhaps for very many, so it gives the connection up.
+pub const FRAME_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// The least protocol version this build speaks.
 pub const VERSION_MIN: u16 = 1;
 /// The greatest protocol version this build speaks. What each added, [`crate::Body::since_version`] says.
@@ -53,6 +57,12 @@ pub enum CodecError {
         found: usize,
         /// The bound.
         most: usize,
+    },
+    /// The rest of a frame did not come.
+    #[error("a frame of which {found} bytes came was not whole within {} s: its length was changed on its way, or the network is too slow", FRAME_WAIT.as_secs())]
+    Overdue {
+        /// Bytes received.
+        found: usize,
     },
     /// The checksum does not hold.
     #[error("a checksum of {found:#010x} where the bytes give {wanted:#010x}")]

@@ -1,8 +1,10 @@
 //! Where other nodes come in.
 
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::Read;
 use std::net::TcpStream;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use highwater_host::Input;
@@ -71,21 +73,28 @@ impl Door {
             return Ok(());
         }
         tracing::info!(node = hello.node.0, starts = hello.incarnation.starts, "a node came in");
+        // Woken now and then even if nothing arrives, to see whether a frame is overdue.
+        stream.set_read_timeout(Some(codec::FRAME_WAIT))?;
         let mut chunk = vec![0; CHUNK_BYTES];
+        let mut unfinished = Unfinished::default();
         loop {
             while let Some(envelope) = codec::decode(&mut received)? {
                 if envelope.sender.peer.node != hello.node {
                     return Err(PeerRefused::ForeignSender(hello.node, envelope.sender.peer.node));
                 }
+                unfinished = Unfinished::default();
                 if inbox.send(ToCore::Host(Input::Message(envelope))).is_err() {
                     return Ok(());
                 }
+            }
+            if unfinished.is_overdue(Instant::now(), received.len()) {
+                return Err(CodecError::Overdue { found: received.len() }.into());
             }
             match stream.read(&mut chunk) {
                 Ok(0) if received.is_empty() => return Ok(()),
                 Ok(0) => return Err(CodecError::Malformed("the connection ended within a frame".into()).into()),
                 Ok(n) => received.extend_from_slice(&chunk[..n]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), Interrupted | WouldBlock | TimedOut) => {}
                 Err(error) if received.is_empty() && error.kind() == std::io::ErrorKind::ConnectionReset => {
                     return Ok(());
                 }
@@ -96,6 +105,24 @@ impl Door {
     }
 }
 
+/// Since when the rest of a frame is waited for. A length that was changed on its way would otherwise have everything behind it swallowed, up to the longest frame
+/// there can be, before the checksum shows it.
+#[derive(Default)]
+struct Unfinished {
+    since: Option<Instant>,
+}
+
+impl Unfinished {
+    /// Whether a frame that has begun, with so many bytes, should have been whole by now.
+    fn is_overdue(&mut self, now: Instant, bytes: usize) -> bool {
+        if bytes == 0 {
+            self.since = None;
+            return false;
+        }
+        now.duration_since(*self.since.get_or_insert(now)) >= codec::FRAME_WAIT
+    }
+}
+
 /// Gives back what an exceptionally large frame took.
 fn grown(received: BytesMut) -> BytesMut {
     if received.is_empty() && received.capacity() > 8 * CHUNK_BYTES { BytesMut::new() } else { received }
@@ -103,7 +130,20 @@ fn grown(received: BytesMut) -> BytesMut {
 
 #[cfg(test)]
 mod tests {
-    use super::Door;
+    use std::time::{Duration, Instant};
+
+    use super::{Door, Unfinished};
+
+    #[test]
+    fn a_frame_that_is_never_whole_is_given_up_and_a_silent_connection_is_not() {
+        let (begin, mut unfinished) = (Instant::now(), Unfinished::default());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        assert!(!unfinished.is_overdue(after(0), 0));
+        assert!(!unfinished.is_overdue(after(100), 0));
+        assert!(!unfinished.is_overdue(after(100), 40));
+        assert!(!unfinished.is_overdue(after(109), 4000));
+        assert!(unfinished.is_overdue(after(110), 5000));
+    }
 
     #[test]
     fn nodes_are_told_from_clients_by_their_first_bytes() {

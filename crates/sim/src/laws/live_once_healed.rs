@@ -10,6 +10,8 @@
 //! | every living replica, of the metadata too, leads or has a live stream, knows all that is committed, holds no more, and shows it to readers | 10 s |
 //! | every living node answers a linearizable read | 5 s |
 //!
+//! Where nodes are far from each other and everything is configured to wait longer, the bounds are as much longer.
+//!
 //! Healed means: every link works, nothing is lost, every disk has room and no fault, no process is stopped, and every process runs, except for nodes that
 //! can be spared: those are lost for ever, and nothing is asked of them.
 //!
@@ -166,12 +168,14 @@ impl Sight {
 pub(crate) struct Comeback {
     step: Step,
     since: Instant,
+    /// By how much all bounds are longer than those above.
+    pace: u64,
 }
 
 impl Comeback {
-    /// Everything is healed now.
-    pub(crate) fn new(now: Instant) -> Comeback {
-        Comeback { step: Step::Leader, since: now }
+    /// Everything is healed now; `pace` is by how much the bounds are longer.
+    pub(crate) fn new(now: Instant, pace: u64) -> Comeback {
+        Comeback { step: Step::Leader, since: now, pace }
     }
 
     /// The step that is not done yet.
@@ -185,7 +189,7 @@ impl Comeback {
             match sight.lacks(self.step) {
                 None if self.step == Step::Over => return Ok(()),
                 None => (self.step, self.since) = (self.step.next(), now),
-                Some(lack) if now - self.since > self.step.bound_us() => {
+                Some(lack) if now - self.since > self.step.bound_us().saturating_mul(self.pace) => {
                     return Err(format!("for {} ms, {lack}", (now - self.since) / 1000));
                 }
                 Some(_) => return Ok(()),
@@ -256,7 +260,7 @@ mod tests {
             (Step::Reads, Sight { read: false, ..whole() }),
         ];
         for (step, sight) in lacking {
-            let mut comeback = Comeback::new(1_000);
+            let mut comeback = Comeback::new(1_000, 1);
             assert_eq!(comeback.see(1_000 + step.bound_us(), &sight), Ok(()));
             assert_eq!(comeback.step(), step);
             assert!(comeback.clone().see(1_001 + 2 * step.bound_us(), &sight).is_err(), "{step:?}");

@@ -52,6 +52,8 @@ pub(super) enum Event {
     Node { node: NodeId, life: Life, what: AtNode },
     /// A message arrives at a node, over the connection of that number, or over none: a copy that strayed.
     Deliver { from: NodeId, to: NodeId, connection: Option<u64>, envelope: Envelope },
+    /// What arrives of a message that was changed on its way.
+    Garbled { from: NodeId, to: NodeId, connection: Option<u64>, envelope: Envelope },
     /// A request arrives at a node.
     Request { node: NodeId, attempt: Attempt, ask: Ask },
     /// An answer arrives at a client.
@@ -77,6 +79,8 @@ pub(super) enum Event {
 pub(super) enum Restore {
     /// A link, one way.
     Link { from: NodeId, to: NodeId, number: u64 },
+    /// A link, one way, whose receiver waited in vain for the rest of a frame.
+    Swallowing { from: NodeId, to: NodeId, number: u64 },
     /// Room on a disk.
     Room { node: NodeId },
     /// What was wrong with a node's copies is put right; the number tells it from what befalls them later.

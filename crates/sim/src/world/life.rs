@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use highwater_host::{Host, HostStart, NodeState};
-use highwater_replica::Timing;
 use highwater_wire::{Incarnation, LogId, NodeId, PeerId};
 
 use super::clock::Clock;
@@ -16,9 +15,6 @@ use super::{DATABASE, World};
 use crate::facts::Observation;
 use crate::machine::Store;
 use crate::rng::Rng;
-
-/// Without a heartbeat for this long a node is taken for dead.
-const SESSION_MS: u64 = 600;
 
 impl Node {
     /// A node whose folder has just been made.
@@ -35,6 +31,7 @@ impl Node {
             process: None,
             paused_until: 0,
             slow_until: 0,
+            stalled_until: 0,
             doom: None,
             disk_fault: false,
             harm: None,
@@ -56,7 +53,7 @@ impl World {
         let incarnation = Incarnation { starts: self.node(id).state.starts + 1, random: self.rng.next() };
         let seed = self.rng.next();
         let voters: Vec<PeerId> = self.nodes.values().map(Node::peer).collect();
-        let (now, rule, notes) = (self.now, self.profile.rule(), Rc::clone(&self.notes));
+        let (now, profile, notes) = (self.now, self.profile, Rc::clone(&self.notes));
         let node = self.node_mut(id);
         node.life += 1;
         (node.paused_until, node.doom) = (0, None);
@@ -66,10 +63,10 @@ impl World {
         let start = HostStart {
             state: node.state.clone(),
             voters,
-            databases: vec![(DATABASE.to_owned(), rule)],
+            databases: vec![(DATABASE.to_owned(), profile.rule())],
             address: format!("node-{id}"),
-            timing: Timing::default(),
-            session_ms: SESSION_MS,
+            timing: profile.timing(),
+            session_ms: profile.session_ms(),
             seed,
             now: node.clock.shows(now),
         };

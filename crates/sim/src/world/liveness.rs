@@ -90,11 +90,12 @@ impl World {
         self.healed = Some(Liveness {
             lost: lost.clone(),
             dead: dead.clone(),
-            comeback: Comeback::new(self.now),
+            comeback: Comeback::new(self.now, self.profile.pace()),
             probe: None,
             asked: false,
         });
         self.network.heal();
+        self.elections = Default::default();
         for id in all {
             if !lost.contains(&id) {
                 self.make_whole(id);
@@ -105,7 +106,7 @@ impl World {
                 node.disk.heal();
             }
             node.store.heal();
-            (node.slow_until, node.doom) = (0, None);
+            (node.slow_until, node.stalled_until, node.doom) = (0, 0, None);
             // A process whose disk was to fail may have failed already and not yet know.
             let broken = node.disk_fault;
             if node.paused_until > self.now {

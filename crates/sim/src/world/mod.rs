@@ -5,8 +5,10 @@
 
 mod clock;
 mod disk;
+mod elections;
 mod event;
 mod folders;
+mod garble;
 mod harm;
 mod life;
 mod liveness;
@@ -108,6 +110,8 @@ pub(crate) struct World {
     leader_epoch: Option<Epoch>,
     /// How often copies came to harm.
     harms: u64,
+    /// How elections misbehave.
+    elections: elections::Misbehaviour,
     /// Once everything was healed.
     healed: Option<liveness::Liveness>,
     /// How the run ended, once it has.
@@ -124,6 +128,9 @@ impl World {
         let mut rng = Rng::new(seed);
         let profile = plan.profile.drawn(&mut rng.fork(1));
         let mut faults = faults::draw(&mut rng.fork(2));
+        if profile == Profile::Elections && !faults.contains(&Fault::Elections) {
+            faults.push(Fault::Elections);
+        }
         faults.retain(|fault| !reduction.without.contains(fault));
         let count = profile.nodes();
         let mut make = rng.fork(3);
@@ -146,7 +153,7 @@ impl World {
         let seats = (0..reduction.clients.unwrap_or(CLIENTS).min(CLIENTS))
             .map(|id| Seat { client: Client::new(id, count, clients.fork(u64::from(id))), call: None, attempt: 0 })
             .collect();
-        let network = Network::new(rng.fork(5), &faults);
+        let network = Network::new(rng.fork(5), profile, &faults);
         let mut world = World {
             machines,
             rng,
@@ -169,6 +176,7 @@ impl World {
             leader: None,
             leader_epoch: None,
             harms: 0,
+            elections: elections::Misbehaviour::default(),
             healed: None,
             finish: None,
             ends: BTreeMap::new(),
@@ -213,7 +221,8 @@ impl World {
         if self.reduction.until_ms.is_some_and(|until_ms| self.now >= until_ms * 1_000) {
             return true;
         }
-        self.now >= SAFETY_US && (enough || self.now >= SAFETY_MAX_US)
+        let pace = self.profile.pace();
+        self.now >= SAFETY_US * pace && (enough || self.now >= SAFETY_MAX_US * pace)
     }
 
     /// So many calls must have ended before the run may.
@@ -225,6 +234,7 @@ impl World {
         match event {
             Event::Node { node, life, what } => self.at_node(node, life, what),
             Event::Deliver { from, to, connection, envelope } => self.deliver(from, to, connection, envelope),
+            Event::Garbled { from, to, connection, envelope } => self.garbled(from, to, connection, envelope),
             Event::Request { node, attempt, ask } => self.request(node, attempt, ask),
             Event::Reply { attempt, end, leader, node } => self.reply(attempt, end, leader, node),
             Event::GiveUp { attempt, node } => self.reply(attempt, End::Unknown, None, node),
@@ -270,7 +280,7 @@ impl World {
         }
         match what {
             AtNode::Tick => {
-                let next = self.rng.range(8_000, 12_000);
+                let next = self.rng.range(8_000, 12_000) * self.profile.pace();
                 self.later(id, now + next, AtNode::Tick);
                 self.step(id, Input::Tick);
             }

@@ -6,6 +6,7 @@ use highwater_wire::NodeId;
 
 use crate::clients::Instant;
 use crate::faults::Fault;
+use crate::options::Profile;
 use crate::rng::Rng;
 
 #[derive(Clone, Debug, Default)]
@@ -27,15 +28,19 @@ pub(super) struct Arrival {
     pub(super) when: Instant,
     /// Over which connection; `None` for a copy that strays and arrives whatever became of the connection.
     pub(super) connection: Option<u64>,
+    /// A byte of it was changed on its way.
+    pub(super) garbled: bool,
 }
 
 /// The network.
 #[derive(Debug)]
 pub(super) struct Network {
     rng: Rng,
+    profile: Profile,
     links: BTreeMap<(NodeId, NodeId), Link>,
     loss_permille: u64,
     duplicate_permille: u64,
+    garbled_permille: u64,
     reorders: bool,
     blocks: u64,
     /// What was lost, repeated and reordered so far.
@@ -43,14 +48,16 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// A network with those classes of faults.
-    pub(super) fn new(mut rng: Rng, faults: &[Fault]) -> Network {
+    /// A profile's network with those classes of faults.
+    pub(super) fn new(mut rng: Rng, profile: Profile, faults: &[Fault]) -> Network {
         let rate = |fault, rng: &mut Rng, most| if faults.contains(&fault) { rng.range(5, most) } else { 0 };
         Network {
             loss_permille: rate(Fault::Loss, &mut rng, 80),
             duplicate_permille: rate(Fault::Duplicate, &mut rng, 100),
+            garbled_permille: rate(Fault::Garbled, &mut rng, 8),
             reorders: faults.contains(&Fault::Reorder),
             rng,
+            profile,
             links: BTreeMap::new(),
             blocks: 0,
             counted: BTreeMap::new(),
@@ -75,7 +82,8 @@ impl Network {
             self.count(Fault::Loss);
             return Vec::new();
         }
-        let mut delay = self.rng.range(150, 900);
+        let (nearest, farthest) = self.profile.distance_us(from, to);
+        let mut delay = self.rng.range(150 + nearest, 900 + farthest);
         if self.rng.permille(10) {
             delay += self.rng.range(1_000, 15_000);
         }
@@ -90,11 +98,16 @@ impl Network {
             when = when.max(link.last);
             link.last = when;
         }
-        let mut arrivals = vec![Arrival { when, connection: Some(link.connection) }];
+        let connection = Some(link.connection);
+        let garbled = self.rng.permille(self.garbled_permille);
+        if garbled {
+            self.count(Fault::Garbled);
+        }
+        let mut arrivals = vec![Arrival { when, connection, garbled }];
         if self.rng.permille(self.duplicate_permille) {
             self.count(Fault::Duplicate);
             let late = if self.rng.percent(30) { self.rng.range(10_000, 3_000_000) } else { self.rng.range(10, 5_000) };
-            arrivals.push(Arrival { when: when + late, connection: None });
+            arrivals.push(Arrival { when: when + late, connection: None, garbled: false });
         }
         arrivals
     }
@@ -119,12 +132,14 @@ impl Network {
         number
     }
 
-    /// Ends a block, unless a later one has taken its place.
-    pub(super) fn unblock(&mut self, from: NodeId, to: NodeId, number: u64) {
+    /// Ends a block, unless a later one has taken its place. Says whether it did.
+    pub(super) fn unblock(&mut self, from: NodeId, to: NodeId, number: u64) -> bool {
         let link = self.link(from, to);
-        if link.blocked == Some(number) {
+        let ends = link.blocked == Some(number);
+        if ends {
             link.blocked = None;
         }
+        ends
     }
 
     /// Holds back whatever is sent one way until then.
@@ -135,7 +150,7 @@ impl Network {
 
     /// Nothing is lost, repeated, held back or blocked from now on.
     pub(super) fn heal(&mut self) {
-        (self.loss_permille, self.duplicate_permille, self.reorders) = (0, 0, false);
+        (self.loss_permille, self.duplicate_permille, self.garbled_permille, self.reorders) = (0, 0, 0, false);
         for link in self.links.values_mut() {
             (link.blocked, link.clogged_until) = (None, 0);
         }
@@ -151,7 +166,7 @@ mod tests {
 
     #[test]
     fn without_faults_every_message_arrives_once_and_in_order() {
-        let mut network = Network::new(Rng::new(1), &[]);
+        let mut network = Network::new(Rng::new(1), Profile::Quorum3, &[]);
         let arrivals: Vec<_> = (0..500).map(|now| network.send(now, ONE, TWO)).collect();
         assert!(arrivals.iter().all(|a| a.len() == 1));
         assert!(arrivals.windows(2).all(|pair| pair[0][0].when <= pair[1][0].when));
@@ -160,7 +175,7 @@ mod tests {
 
     #[test]
     fn with_faults_some_are_lost_repeated_and_overtaken() {
-        let mut network = Network::new(Rng::new(1), &[Fault::Loss, Fault::Duplicate, Fault::Reorder]);
+        let mut network = Network::new(Rng::new(1), Profile::Quorum3, &[Fault::Loss, Fault::Duplicate, Fault::Reorder]);
         let arrivals: Vec<_> = (0..2000).map(|now| network.send(now, ONE, TWO)).collect();
         assert!(arrivals.iter().any(Vec::is_empty));
         assert!(arrivals.iter().any(|a| a.len() == 2));
@@ -172,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_block_is_one_way_and_a_broken_connection_delivers_nothing_more() {
-        let mut network = Network::new(Rng::new(1), &[]);
+        let mut network = Network::new(Rng::new(1), Profile::Quorum3, &[]);
         let number = network.block(ONE, TWO);
         assert!(network.send(0, ONE, TWO).is_empty());
         let arrival = network.send(0, TWO, ONE)[0];

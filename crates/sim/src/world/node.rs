@@ -98,6 +98,8 @@ pub(super) struct Node {
     pub(super) paused_until: Instant,
     /// Its flushes are slow before this.
     pub(super) slow_until: Instant,
+    /// Its disk stands still before this.
+    pub(super) stalled_until: Instant,
     /// It is going to die.
     pub(super) doom: Option<Doom>,
     /// A fault of its disk was ordered in this life, so that it may stop.

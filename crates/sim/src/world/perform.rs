@@ -129,8 +129,12 @@ impl World {
             return;
         }
         self.trace.note(self.now, &(from, to, &envelope), || format!("{from} -> {to}: {}", brief(&envelope)));
-        for arrival in self.network.send(self.now, from, to) {
-            let event = Event::Deliver { from, to, connection: arrival.connection, envelope: envelope.clone() };
+        for (to, arrival) in self.travels(from, to, &envelope) {
+            let (connection, envelope) = (arrival.connection, envelope.clone());
+            let event = match arrival.garbled {
+                true => Event::Garbled { from, to, connection, envelope },
+                false => Event::Deliver { from, to, connection, envelope },
+            };
             self.queue.at(arrival.when, event);
         }
     }
@@ -151,13 +155,19 @@ impl World {
 
     fn schedule_flush(&mut self, id: NodeId, partition: PartitionId, job: SimJob) {
         let (now, slow) = (self.now, self.node(id).slow_until > self.now);
-        let takes: Instant = if slow { self.rng.range(20_000, 800_000) } else { self.rng.range(100, 3_000) };
+        let (shortest, longest) = if slow { (20_000, 800_000) } else { self.profile.flush_us() };
+        let takes: Instant = self.rng.range(shortest, longest);
         self.cuts.remove(&Place { partition, node: id });
         self.later(id, now + takes, AtNode::Flush { partition, job });
     }
 
     /// A flush runs: what it covers is durable, whether or not the process lives to hear of it.
     pub(super) fn flush(&mut self, id: NodeId, partition: PartitionId, job: SimJob) {
+        let stalled_until = self.node(id).stalled_until;
+        if stalled_until > self.now {
+            self.later(id, stalled_until, AtNode::Flush { partition, job });
+            return;
+        }
         let place = Place { partition, node: id };
         let (done, seen) = job.run(place, &self.cuts);
         if !self.see(seen) {

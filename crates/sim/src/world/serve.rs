@@ -53,7 +53,7 @@ impl World {
         if let Some(when) = self.client_message() {
             self.queue.at(when, Event::Request { node, attempt, ask });
         }
-        self.queue.at(self.now + CLIENT_WAIT_US, Event::GiveUp { attempt, node });
+        self.queue.at(self.now + CLIENT_WAIT_US * self.profile.pace(), Event::GiveUp { attempt, node });
     }
 
     /// When a message between a client and a node that leaves now arrives; `None` if it is lost.
@@ -119,7 +119,7 @@ impl World {
 
     /// Draws a ticket for somebody who waits.
     pub(super) fn wait(&mut self, id: NodeId, waiting: Waiting) -> Ticket {
-        let when = self.now + SERVER_WAIT_US;
+        let when = self.now + SERVER_WAIT_US * self.profile.pace();
         let Some(process) = self.node_mut(id).process.as_mut() else { panic!("node {id} serves while it is down") };
         process.tickets += 1;
         let ticket = Ticket(process.tickets);
@@ -231,7 +231,7 @@ impl World {
             }
             Next::Done(end) => {
                 seat.call = None;
-                let thinks = seat.client.think_us(THINK_US);
+                let thinks = seat.client.think_us(THINK_US * self.profile.pace());
                 self.trace.note(self.now, &(op, end), || format!("client {}: {op:?} ended {end:?}", attempt.client));
                 self.history.finish(op, end, node, self.now);
                 self.counted.operations += 1;

@@ -42,6 +42,14 @@ impl World {
         match fault {
             Fault::BitRot | Fault::LostWrite | Fault::Misdirected => return self.spoil(id, fault),
             Fault::ReadError => self.fail_reads(id),
+            Fault::Partial => return self.part(id),
+            Fault::Stall => self.node_mut(id).stalled_until = now + self.rng.range(600_000, 2_000_000),
+            Fault::ClockJump => {
+                let (jumps, takes) = (self.rng.percent(50), self.rng.range(50_000, 4_000_000));
+                let clock = &mut self.node_mut(id).clock;
+                if jumps { clock.jump(now, takes / 1000) } else { clock.freeze(now, now + takes) }
+            }
+            Fault::Elections => return self.misbehave(id),
             Fault::Kill => self.doom(id, false),
             Fault::Power => self.doom(id, true),
             Fault::PowerAll => {
@@ -68,10 +76,12 @@ impl World {
                 }
             }
             Fault::Clog => {
+                // One link after another, in either direction, and let go in another order.
                 for peer in self.peers(id) {
-                    if self.rng.percent(60) {
-                        let until = now + self.rng.range(50_000, 1_200_000);
-                        self.network.clog(id, peer, until);
+                    for (from, to) in [(id, peer), (peer, id)] {
+                        if self.rng.percent(45) {
+                            self.network.clog(from, to, now + self.rng.range(50_000, 1_200_000));
+                        }
                     }
                 }
             }
@@ -97,7 +107,7 @@ impl World {
                 self.node_mut(id).store.set_full(true);
                 self.queue.at(now + takes, Event::Restore(Restore::Room { node: id }));
             }
-            Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss => {}
+            Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss | Fault::Garbled => {}
         }
         true
     }
@@ -111,7 +121,7 @@ impl World {
         }
     }
 
-    fn peers(&self, id: NodeId) -> Vec<NodeId> {
+    pub(super) fn peers(&self, id: NodeId) -> Vec<NodeId> {
         self.nodes.keys().copied().filter(|peer| *peer != id).collect()
     }
 
@@ -158,13 +168,30 @@ impl World {
         }
     }
 
+    /// Two nodes do not reach each other for a while, and everybody else reaches both: any two, or the database's leader and who coordinates. False if there are
+    /// no two.
+    fn part(&mut self, id: NodeId) -> bool {
+        let peers = self.peers(id);
+        if peers.is_empty() {
+            return false;
+        }
+        let other = match self.coordinator().filter(|coordinator| *coordinator != id) {
+            Some(coordinator) if self.rng.percent(50) => coordinator,
+            _ => *self.rng.pick(&peers),
+        };
+        let takes = self.rng.range(300_000, 5_000_000);
+        self.block(id, other, takes);
+        self.block(other, id, takes);
+        true
+    }
+
     fn block(&mut self, from: NodeId, to: NodeId, takes: u64) {
         let number = self.network.block(from, to);
         self.queue.at(self.now + takes, Event::Restore(Restore::Link { from, to, number }));
     }
 
     /// The connection between two nodes breaks, and both are told some time.
-    fn disconnect(&mut self, one: NodeId, other: NodeId) {
+    pub(super) fn disconnect(&mut self, one: NodeId, other: NodeId) {
         self.network.disconnect(one, other);
         for (node, peer) in [(one, other), (other, one)] {
             let when = self.now + self.rng.range(100, 100_000);
@@ -175,7 +202,10 @@ impl World {
     /// Something comes back.
     pub(super) fn restore(&mut self, restore: Restore) {
         match restore {
-            Restore::Link { from, to, number } => self.network.unblock(from, to, number),
+            Restore::Link { from, to, number } => {
+                self.network.unblock(from, to, number);
+            }
+            Restore::Swallowing { from, to, number } => self.stop_swallowing(from, to, number),
             Restore::Room { node } => {
                 self.node(node).disk.set_full(false);
                 self.node_mut(node).store.set_full(false);
