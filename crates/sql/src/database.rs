@@ -173,12 +173,18 @@ impl Database {
     pub(crate) fn begin_at_published(&self, client: &Client) -> Result<(Option<Epoch>, Offset), SqlError> {
         let until = Instant::now() + self.options.publish_wait;
         let stop = || self.stop.load(Ordering::Acquire);
-        for _ in 0..5 {
-            let Some(state) = self.snapshots.newest(until, &stop) else {
-                return Err(error(
-                    "NOT_READY",
-                    "this replica does not know yet what is committed, so there is nothing it may show: try again",
-                ));
+        let mut passed: Option<State> = None;
+        loop {
+            let Some(state) = self.snapshots.newest(passed.as_ref(), until, &stop) else {
+                return Err(match passed {
+                    None => error(
+                        "NOT_READY",
+                        "this replica does not know yet what is committed, so there is nothing it may show: try again",
+                    ),
+                    Some(_) => {
+                        error("SQLITE_BUSY", "a checkpoint passed this reader and has not ended in time: try again")
+                    }
+                });
             };
             client.hooks().internally(|| client.run("BEGIN", |_| Ok(()))).map_err(from_failure)?;
             match state.snapshot.open(client) {
@@ -188,14 +194,14 @@ impl Database {
                 }
                 Err(failure) => {
                     client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
-                    // A checkpoint passed this state between the choice and the opening; there is a newer one.
+                    // A checkpoint passed this state between the choice and the opening; when it ends there is a newer one.
                     if failure.code != SNAPSHOT_GONE {
                         return Err(from_failure(failure));
                     }
+                    passed = Some(state);
                 }
             }
         }
-        Err(error("SQLITE_BUSY", "checkpoints passed this reader five times in a row: try again"))
     }
 
     /// Runs something on a reading connection at the newest published state.

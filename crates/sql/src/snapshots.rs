@@ -123,13 +123,14 @@ impl Snapshots {
         self.notify();
     }
 
-    /// The newest state that readers may see, waiting for it until the instant. `None`: not yet.
-    pub(crate) fn newest(&self, until: Instant, stop: &dyn Fn() -> bool) -> Option<State> {
-        if let Some(state) = self.visible() {
+    /// The newest state that readers may see, other than one that a checkpoint has `passed`, waiting for it until the instant. `None`: not yet.
+    pub(crate) fn newest(&self, passed: Option<&State>, until: Instant, stop: &dyn Fn() -> bool) -> Option<State> {
+        let other = || self.visible().filter(|state| passed.is_none_or(|passed| passed.snapshot != state.snapshot));
+        if let Some(state) = other() {
             return Some(state);
         }
-        self.wait(until, &|| self.visible().is_some() || stop());
-        self.visible()
+        self.wait(until, &|| other().is_some() || stop());
+        other()
     }
 
     fn visible(&self) -> Option<State> {
@@ -139,5 +140,39 @@ impl Snapshots {
             states.pop_front();
         }
         states.front().copied().filter(|state| state.end <= hw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::{Conn, Hooks, OpenMode};
+
+    #[test]
+    fn a_reader_that_a_checkpoint_passed_waits_for_what_the_checkpoint_leaves() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.sqlite");
+        let conn = Conn::open(path.as_path(), OpenMode::Create, Hooks::own()).unwrap();
+        conn.exec("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(a)").unwrap();
+        let before = State { end: 1, epoch: None, snapshot: Snapshot::newest(&conn).unwrap() };
+        conn.exec("INSERT INTO t VALUES(1)").unwrap();
+        let after = State { end: 1, epoch: None, snapshot: Snapshot::newest(&conn).unwrap() };
+
+        let snapshots = Snapshots::new();
+        snapshots.push(before);
+        snapshots.publish(1);
+        let go_on = || false;
+        assert!(snapshots.newest(None, Instant::now(), &go_on).is_some_and(|state| state.snapshot == before.snapshot));
+        assert!(snapshots.newest(Some(&before), Instant::now(), &go_on).is_none(), "it would be passed again");
+        assert!(snapshots.newest(Some(&before), Instant::now() + Duration::from_secs(60), &|| true).is_none());
+        std::thread::scope(|scope| {
+            let reader =
+                scope.spawn(|| snapshots.newest(Some(&before), Instant::now() + Duration::from_secs(60), &go_on));
+            while *snapshots.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            snapshots.reset(after);
+            assert!(reader.join().unwrap().is_some_and(|state| state.snapshot == after.snapshot));
+        });
     }
 }

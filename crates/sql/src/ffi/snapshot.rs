@@ -13,7 +13,7 @@ const INDEX_REGION_BYTES: c_int = 32 * 1024;
 
 /// SQLite's snapshot: a copy of the header of its index of the write-ahead log at a commit. 48 bytes, unchanged since version 3.7.0, of which we read
 /// the number of valid frames and the salts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(align(8))]
 pub(crate) struct Snapshot([u8; 48]);
 

@@ -91,7 +91,8 @@ fn returned(what: &What, answer: &Result<Answer, Error>) -> (Option<Instant>, Ou
 fn code(reason: &str) -> &str {
     let last = reason.strip_suffix(')').and_then(|reason| reason.rsplit_once('(')).map(|(_, code)| code);
     let is_code = |code: &&str| code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
-    last.filter(is_code).unwrap_or("CONNECTION_BROKEN")
+    let own = if reason.contains("no answer") { "NO_ANSWER" } else { "CONNECTION_BROKEN" };
+    last.filter(is_code).unwrap_or(own)
 }
 
 /// Writes by asking one node, once. `query` is what follows the question mark.
@@ -139,6 +140,6 @@ mod tests {
         assert_eq!(code("leadership was lost (LEADERSHIP_LOST)"), "LEADERSHIP_LOST");
         assert_eq!(code("an earlier attempt was not answered: it is (really) gone (NOT_LEADER)"), "NOT_LEADER");
         assert_eq!(code("http://127.0.0.1:1: Connection reset by peer (os error 104)"), "CONNECTION_BROKEN");
-        assert_eq!(code("no answer in time"), "CONNECTION_BROKEN");
+        assert_eq!(code("http://127.0.0.1:1: no answer in time"), "NO_ANSWER");
     }
 }
