@@ -1,9 +1,15 @@
 //! Of everything that happened, the last lines that matter to a person who asks why: what broke; faults, deaths, starts, leaders and cuts, of all nodes; and
-//! the messages and requests of the partition and the nodes that the failure names. Heartbeats and their acknowledgements are left out.
+//! the messages and requests of the partition and the nodes that the failure names. Heartbeats, acknowledgements and what readers come to see are left
+//! out, and long lines are cut.
+
+/// Characters of a line.
+const WIDTH: usize = 200;
 
 /// The last `lines` lines of a trace that matter to a failure described by `what`.
 pub(super) fn matters(trace: &str, what: &str, lines: usize) -> String {
-    let (nodes, partition) = (numbers_after(what, "node "), numbers_after(what, "partition ").first().copied());
+    let nodes = [numbers_after(what, "node "), numbers_after(what, "NodeId(")].concat();
+    let partitions = [numbers_after(what, "partition "), numbers_after(what, "PartitionId(")].concat();
+    let partition = partitions.first().copied();
     let kept: Vec<&str> = trace.lines().filter(|line| matters_here(line, &nodes, partition)).collect();
     let left_out = kept.len().saturating_sub(lines);
     let mut story = String::new();
@@ -11,15 +17,15 @@ pub(super) fn matters(trace: &str, what: &str, lines: usize) -> String {
         story.push_str(&format!("... {left_out} earlier lines that may matter; --trace prints all\n"));
     }
     for line in &kept[left_out..] {
-        story.push_str(line);
-        story.push('\n');
+        story.extend(line.chars().take(WIDTH));
+        story.push_str(if line.chars().count() > WIDTH { " ...\n" } else { "\n" });
     }
     story
 }
 
 fn matters_here(line: &str, nodes: &[u32], partition: Option<u32>) -> bool {
     const ALWAYS: [&str; 7] = ["BROKEN", "FAULT", ": died", ": start ", "halted", "Leader {", "healed"];
-    const NEVER: [&str; 5] = ["Heartbeat", ", 0 bytes,", " Ack {", " Confirm", "WhoLeads"];
+    const NEVER: [&str; 6] = ["Heartbeat", ", 0 bytes,", " Ack {", " Confirm", "WhoLeads", "machine Publish"];
     // Of the description of a message only its beginning is looked at: what it carries may say anything.
     let head = line.get(..line.len().min(60)).unwrap_or(line);
     if ALWAYS.iter().any(|word| head.contains(word)) {
@@ -71,6 +77,14 @@ mod tests {
         let story = matters(TRACE, "node 1 of partition 1", 10);
         let times: Vec<&str> = story.lines().filter_map(|line| line.split_whitespace().next()).collect();
         assert_eq!(times, vec!["1.000", "1.500", "1.600", "1.700"]);
+    }
+
+    #[test]
+    fn nodes_and_partitions_are_known_however_they_are_written() {
+        let same = matters(TRACE, "Place { partition: PartitionId(1), node: NodeId(1) } is wrong", 10);
+        assert_eq!(same, matters(TRACE, "node 1 of partition 1", 10));
+        let long = matters(&format!("1.0 ms  FAULT 1: {}", "x".repeat(500)), "so", 10);
+        assert!(long.len() < 220 && long.ends_with(" ...\n"), "{long}");
     }
 
     #[test]
