@@ -411,6 +411,12 @@ fn a_row_that_differs_stops_the_replica() {
     let (from, to) = (follower.database.applied(), bench.log.end());
     let stopped = follower.database.apply(from, to, &bench.log.read(from, to), true).unwrap_err();
     assert!(matches!(stopped, highwater_sql::MachineError::Diverged { .. }), "{stopped}");
+    assert_eq!(bench.database.failed(), None);
+    assert_eq!(
+        follower.database.failed(),
+        Some(stopped.to_string()).as_deref(),
+        "seen by who does not hold the writer"
+    );
     assert_eq!(
         follower.database.apply(from, to, &bench.log.read(from, to), true).unwrap_err().to_string(),
         stopped.to_string()
