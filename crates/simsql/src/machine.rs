@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use highwater_partition::{Reign, StateMachine};
 use highwater_sim::machine::{Entry, Executed, Machine, OpId, Shown, State, View, fold};
+use highwater_sim::rng::Rng;
 use highwater_sql::{Answer, Database, Proposer, ResultSet, SqlError, Statement, Transaction, Value};
 use highwater_wire::batch::Record;
 use highwater_wire::{Epoch, Offset};
@@ -42,6 +43,7 @@ pub(crate) struct SqlMachine {
     outbox: Arc<Outbox>,
     /// Whether the disk is to fail for good, so that the process ends with the first failure.
     doomed: Rc<Cell<bool>>,
+    rng: Rng,
     /// How much of the journal has been read from what is published, and the content hash of that much.
     read: (u64, u64),
 }
@@ -56,13 +58,24 @@ struct Found {
 type End = (Option<Epoch>, Offset);
 
 impl SqlMachine {
-    pub(crate) fn new(database: Arc<Database>, outbox: Arc<Outbox>, doomed: Rc<Cell<bool>>) -> SqlMachine {
-        SqlMachine { database, outbox, doomed, read: (0, 0) }
+    pub(crate) fn new(database: Arc<Database>, outbox: Arc<Outbox>, doomed: Rc<Cell<bool>>, rng: Rng) -> SqlMachine {
+        SqlMachine { database, outbox, doomed, rng, read: (0, 0) }
     }
 
     fn run(&self, entry: &Entry, schema: bool) -> Answer<Result<Vec<ResultSet>, SqlError>> {
         let transaction = Transaction { statements: requests::statements(entry, schema), key: requests::key(entry) };
         self.database.transaction(&transaction, far())
+    }
+
+    /// Does what somebody else asks for right afterwards.
+    fn aside(&mut self) -> Result<(), String> {
+        let statements = self.rng.pick(&requests::ASIDE).iter().map(|sql| statement(sql, &[])).collect();
+        match self.database.transaction(&Transaction { statements, key: None }, far()).result {
+            Err(failed) if failed.code != "SQLITE_CONSTRAINT" && !no_table(&failed) && !self.goes_on(&failed) => {
+                Err(format!("{}: {failed}", failed.code))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether a client is told that its write failed, and nothing else comes of it.
@@ -116,17 +129,20 @@ impl Machine for SqlMachine {
     fn execute(&mut self, entry: &Entry, timestamp_ms: i64) -> Result<Option<Executed>, String> {
         NOW_MS.set(timestamp_ms);
         let mut answer = self.run(entry, false);
-        if answer.result.as_ref().is_err_and(|failed| failed.message.contains("no such table")) {
+        if answer.result.as_ref().is_err_and(no_table) {
             answer = self.run(entry, true);
         }
-        let proposals = std::mem::take(&mut *lock(&self.outbox.0));
         let results = match answer.result {
             Ok(results) => results,
             // A refusal, or a failure of the disk after which the database goes on: certainly no effect.
-            Err(failed) if proposals.is_empty() && self.goes_on(&failed) => return Ok(None),
+            Err(failed) if lock(&self.outbox.0).is_empty() && self.goes_on(&failed) => return Ok(None),
             Err(failed) => return Err(format!("{}: {failed}", failed.code)),
         };
         let hold = answer.hold.ok_or("the answer to a write is not held")?;
+        if self.rng.percent(6) {
+            self.aside()?;
+        }
+        let proposals = std::mem::take(&mut *lock(&self.outbox.0));
         if let Some((reign, ..)) = proposals.iter().find(|(reign, ..)| *reign != hold.reign) {
             return Err(format!("a proposal of {reign:?} in {:?}", hold.reign));
         }
@@ -224,6 +240,10 @@ impl Machine for SqlMachine {
 /// A deadline that no run reaches.
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(24 * 3600)
+}
+
+fn no_table(failed: &SqlError) -> bool {
+    failed.message.contains("no such table")
 }
 
 /// The first number of a result.

@@ -73,6 +73,24 @@ pub(crate) fn statements(entry: &Entry, schema: bool) -> Vec<Statement> {
     all
 }
 
+/// What somebody else asks of the leader now and then, of which no client keeps a record: statements about the schema and the whole file, and
+/// transactions of which nothing is to be left. They change nothing that a law compares with a request.
+pub(crate) const ASIDE: [&[&str]; 6] = [
+    &["VACUUM"],
+    &["REINDEX"],
+    &["CREATE INDEX IF NOT EXISTS filler_by_size ON filler(length(bytes), n)"],
+    &["DROP INDEX IF EXISTS filler_by_size", "DELETE FROM filler WHERE n > 9"],
+    // The second one repeats a row number, and the first is undone with it.
+    &["INSERT OR REPLACE INTO filler VALUES(100, zeroblob(9000))", "INSERT INTO journal SELECT * FROM journal LIMIT 1"],
+    &[
+        "SAVEPOINT undone",
+        "INSERT OR REPLACE INTO filler SELECT n + 200, bytes FROM filler",
+        "UPDATE registers SET value = value + 1",
+        "ROLLBACK TO undone",
+        "RELEASE undone",
+    ],
+];
+
 /// Its idempotency key, if it has one.
 pub(crate) fn key(entry: &Entry) -> Option<Key> {
     let mut request_hash = [0; 32];

@@ -30,13 +30,13 @@ impl Machines for Databases {
         let mounted = Mounted::mount(&path, io.clone());
         // Small ones, so that a run sees many checkpoints; now and then one that sees few, and long logs instead.
         let checkpoint = *rng.pick(&[40_000, 120_000, 400_000, 4_000_000]);
-        Box::new(Kept::new(path, io, mounted, checkpoint))
+        Box::new(Kept::new(path, io, mounted, checkpoint, rng))
     }
 
     fn replay(&self, batches: &Bytes, to: Offset) -> Result<State, String> {
         let io = MemIo::new();
         let mounted = Mounted::mount("/replayed", io.clone());
-        let mut kept = Kept::new("/replayed".to_owned(), io, mounted, 4_000_000);
+        let mut kept = Kept::new("/replayed".to_owned(), io, mounted, 4_000_000, Rng::new(0));
         let mut machine = kept.machine()?;
         machine.apply(0, to, batches, true)?;
         machine.publish(to)?;
@@ -51,6 +51,7 @@ struct Kept {
     mounted: Arc<Mounted>,
     /// The size of SQLite's log from which on a checkpoint is wanted, in bytes.
     checkpoint: u64,
+    rng: Rng,
     doomed: Rc<Cell<bool>>,
     /// A bit is going to change when the process is gone.
     rots: bool,
@@ -62,8 +63,8 @@ struct Kept {
 const MENDED: [&str; 2] = ["database.sqlite", "database.sqlite-wal"];
 
 impl Kept {
-    fn new(path: String, io: MemIo, mounted: Arc<Mounted>, checkpoint: u64) -> Kept {
-        Kept { path, io, mounted, checkpoint, doomed: Rc::default(), rots: false, rotten: false }
+    fn new(path: String, io: MemIo, mounted: Arc<Mounted>, checkpoint: u64, rng: Rng) -> Kept {
+        Kept { path, io, mounted, checkpoint, rng, doomed: Rc::default(), rots: false, rotten: false }
     }
 
     fn options(&self) -> Options {
@@ -85,7 +86,7 @@ impl Kept {
             .map_err(|error| error.to_string())?;
         self.check()?;
         self.look_for_damage()?;
-        Ok(SqlMachine::new(database, outbox, Rc::clone(&self.doomed)))
+        Ok(SqlMachine::new(database, outbox, Rc::clone(&self.doomed), self.rng.fork(0)))
     }
 
     /// What is set aside was damaged, and damage is not what a crash may do.
