@@ -51,6 +51,8 @@ struct Kept {
     mounted: Arc<Mounted>,
     /// The size of SQLite's log from which on a checkpoint is wanted, in bytes.
     checkpoint: u64,
+    /// A transaction larger than this goes into several batches, in bytes.
+    batch: usize,
     rng: Rng,
     doomed: Rc<Cell<bool>>,
     /// A bit is going to change when the process is gone.
@@ -63,13 +65,15 @@ struct Kept {
 const MENDED: [&str; 2] = ["database.sqlite", "database.sqlite-wal"];
 
 impl Kept {
-    fn new(path: String, io: MemIo, mounted: Arc<Mounted>, checkpoint: u64, rng: Rng) -> Kept {
-        Kept { path, io, mounted, checkpoint, rng, doomed: Rc::default(), rots: false, rotten: false }
+    fn new(path: String, io: MemIo, mounted: Arc<Mounted>, checkpoint: u64, mut rng: Rng) -> Kept {
+        let batch = if rng.percent(40) { 2_000 } else { 4 << 20 };
+        Kept { path, io, mounted, checkpoint, batch, rng, doomed: Rc::default(), rots: false, rotten: false }
     }
 
     fn options(&self) -> Options {
         Options {
             wal_bytes_checkpoint: self.checkpoint,
+            batch_bytes: self.batch,
             wal_bytes_max: 16 * self.checkpoint,
             full_wait: None,
             // Nobody else is there to be waited for.
@@ -98,6 +102,7 @@ impl Kept {
             }
             self.io.remove(name).map_err(|error| error.to_string())?;
         }
+        self.io.sync_dir().map_err(|error| error.to_string())?;
         self.rotten = false;
         Ok(())
     }

@@ -66,6 +66,13 @@ impl Bench {
         self.io.fail(Fault { op: None, after, full: false, for_ever: true, short });
     }
 
+    /// The process is gone, and all that it wrote stays.
+    fn kill(&mut self) {
+        self.io.heal();
+        self.io.kill();
+        self.folder = Mounted::mount("/crash", self.io.clone());
+    }
+
     /// The power goes; what was not synced goes with it as `fate` says: all of it, none of it, or this and that.
     fn lose_power(&mut self, fate: usize) {
         self.io.heal();
@@ -170,6 +177,29 @@ fn a_power_loss_during_the_recovery_from_one_is_recovered_from() {
         None
     };
     at_every_operation("recovery", late, |bench, _| bench.open().is_ok());
+}
+
+/// A start that takes a marker whose name did not become durable for one that did, and ends that checkpoint, leaves a file that the older marker knows
+/// nothing of.
+#[test]
+fn what_a_failed_checkpoint_left_behind_is_made_durable_before_the_next_process_relies_on_it() {
+    for after in 0.. {
+        let mut over = true;
+        for fate in 0..4 {
+            let mut bench = Bench::new();
+            let database = filled(&bench);
+            bench.io.fail(Fault { op: None, after, full: false, for_ever: false, short: fate % 2 == 1 });
+            over &= database.checkpoint_if_due().is_ok();
+            drop(database);
+            bench.kill();
+            drop(bench.open().unwrap_or_else(|error| panic!("after one failure, at operation {after}: {error}")));
+            bench.lose_power(fate);
+            bench.assert_whole(&format!("one failure at operation {after}, a restart, and fate {fate}"));
+        }
+        if over {
+            break;
+        }
+    }
 }
 
 #[test]

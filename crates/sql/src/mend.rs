@@ -45,6 +45,8 @@ pub(crate) fn prepare(files: &Files) -> Result<Sums, OpenError> {
 /// Makes an empty database that has applied nothing.
 fn make_anew(files: &Files) -> Result<Sums, OpenError> {
     let io = |error| OpenError::Io { path: files.database(), error };
+    // That there is no marker must be durable before there are other files for it.
+    files.folder().sync_dir().map_err(io)?;
     files.remove_unfinished().map_err(io)?;
     let marker = create(files).map_err(|failure| sqlite(files, failure))?;
     files.sync_database().map_err(io)?;
@@ -57,7 +59,7 @@ fn make_anew(files: &Files) -> Result<Sums, OpenError> {
 /// Ends a checkpoint that was under way, and compares the database file with its sums.
 fn examine(files: &Files, marker: &Marker, pages: &[u32]) -> Result<Option<Damage>, OpenError> {
     files.cut_to_marker(marker).map_err(|error| OpenError::Io { path: files.wal(), error })?;
-    if let Err(failure) = end_checkpoint(files) {
+    if let Err(failure) = end_checkpoint(files, marker)? {
         return match failure {
             // Nothing that damage to the file would bring about.
             Ended::Failed(failure) => Err(sqlite(files, failure)),
@@ -78,7 +80,7 @@ fn without_sums(files: &Files, marker: &Marker, reason: &str) -> Result<Sums, Op
     let io = |error| OpenError::Io { path: files.database(), error };
     files.check_database()?;
     files.cut_to_marker(marker).map_err(io)?;
-    end_checkpoint(files).map_err(|failure| match failure {
+    end_checkpoint(files, marker)?.map_err(|failure| match failure {
         Ended::Failed(failure) | Ended::Unusable(failure) => sqlite(files, failure),
     })?;
     tracing::warn!(
@@ -99,11 +101,17 @@ enum Ended {
     Unusable(Failure),
 }
 
-/// Writes back what is left of SQLite's log, if anything is.
-fn end_checkpoint(files: &Files) -> Result<(), Ended> {
+/// Writes back what is left of SQLite's log, if anything is. The marker is made durable anew before it: the process that put it in place may have failed to,
+/// and once the database file is what this marker says, an older one that a power loss brings back would call it damaged.
+fn end_checkpoint(files: &Files, marker: &Marker) -> Result<Result<(), Ended>, OpenError> {
     if files.wal_is_empty() {
-        return Ok(());
+        return Ok(Ok(()));
     }
+    files.write_marker(marker).map_err(|error| OpenError::Io { path: files.database(), error })?;
+    Ok(write_back(files))
+}
+
+fn write_back(files: &Files) -> Result<(), Ended> {
     let run = || -> Result<bool, Failure> {
         let conn = Conn::open(files.location(), OpenMode::Existing, Hooks::own())?;
         set_up(&conn)?;
