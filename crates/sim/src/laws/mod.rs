@@ -57,6 +57,7 @@ mod committed_durable;
 mod durable_before_sent;
 mod halts;
 mod high_watermark;
+mod honest_nodes;
 mod leader_complete;
 mod linearizable_registers;
 pub(crate) mod live_once_healed;
@@ -138,6 +139,7 @@ pub fn step_laws() -> Vec<Box<dyn Law>> {
         Box::new(recovery::Recovery),
         Box::new(halts::Halts),
         Box::new(machines_go_on::MachinesGoOn),
+        Box::<honest_nodes::HonestNodes>::default(),
         Box::<one_answer::OneAnswer>::default(),
         Box::<served_reads::ServedReads>::default(),
     ]
