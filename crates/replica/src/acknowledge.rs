@@ -87,9 +87,9 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use highwater_wire::{Body, CommitRule, StreamId};
+    use highwater_wire::{Body, CommitRule};
 
-    use crate::bench::Bench;
+    use crate::bench::{Bench, stream_of};
 
     #[test]
     fn nothing_is_acknowledged_before_it_is_durable() {
@@ -101,7 +101,7 @@ mod tests {
         bench.deliver();
         assert_eq!((bench.ends(), bench.hws()), (vec![2, 2], vec![1, 1]));
         bench.flush(1);
-        assert_eq!(bench.under_way(0), [Body::Ack { stream: StreamId(1), leo: 2, applied: 0 }]);
+        assert_eq!(bench.under_way(0), [Body::Ack { stream: stream_of(1, 1), leo: 2, applied: 0 }]);
         bench.deliver();
         assert_eq!(bench.hws(), [2, 2]);
     }
@@ -126,10 +126,10 @@ mod tests {
         bench.appoint(0, 1, &[0, 1]);
         bench.deliver();
         bench.flush(0);
-        bench.receive(0, 1, 1, Body::Ack { stream: StreamId(7), leo: 1, applied: 0 });
+        bench.receive(0, 1, 1, Body::Ack { stream: stream_of(1, 7), leo: 1, applied: 0 });
         assert_eq!(bench.hws()[0], 0);
         bench.restart(1);
-        bench.receive(0, 1, 1, Body::Ack { stream: StreamId(1), leo: 1, applied: 0 });
+        bench.receive(0, 1, 1, Body::Ack { stream: stream_of(1, 1), leo: 1, applied: 0 });
         assert_eq!(bench.hws()[0], 0);
     }
 

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use highwater_wire::batch::{self, Record};
 use highwater_wire::{
     Body, CommitRule, Dest, Envelope, Epoch, HardState, Incarnation, Lead, LogId, LogShape, NodeId, Offset,
-    PartitionId, PeerId, Sender, Set, Version,
+    PartitionId, PeerId, Sender, Set, StreamId, Version,
 };
 
 use crate::{Effect, Input, Mode, ProposeError, ReadError, Replica, Start, Timing};
@@ -14,6 +14,11 @@ use crate::{Effect, Input, Mode, ProposeError, ReadError, Replica, Start, Timing
 /// The replica on node `index`.
 pub(crate) fn peer(index: usize) -> PeerId {
     PeerId { node: NodeId(index as u32), log: LogId(100 + index as u64) }
+}
+
+/// A stream of the replica's `starts`-th process.
+pub(crate) fn stream_of(starts: u64, number: u64) -> StreamId {
+    StreamId(StreamId::before_first_of(Incarnation { starts, random: 0 }).0 + number)
 }
 
 pub(crate) struct Bench {

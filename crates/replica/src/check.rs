@@ -73,10 +73,10 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use highwater_wire::{Body, CommitRule, Epoch, StreamId};
+    use highwater_wire::{Body, CommitRule, Epoch};
 
     use crate::Input;
-    use crate::bench::Bench;
+    use crate::bench::{Bench, stream_of};
 
     fn leader() -> Bench {
         let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "but its leader's log ends at")]
     fn nobody_acknowledges_what_the_leader_has_not() {
-        leader().receive(0, 1, 1, Body::Ack { stream: StreamId(1), leo: 5, applied: 0 });
+        leader().receive(0, 1, 1, Body::Ack { stream: stream_of(1, 1), leo: 5, applied: 0 });
     }
 
     #[test]

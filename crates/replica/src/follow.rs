@@ -77,9 +77,9 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use highwater_wire::{Body, CommitRule, StreamId};
+    use highwater_wire::{Body, CommitRule};
 
-    use crate::bench::Bench;
+    use crate::bench::{Bench, stream_of};
 
     fn follower() -> Bench {
         let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
@@ -113,7 +113,7 @@ mod tests {
     fn bytes_that_are_no_batches_end_the_stream_and_are_not_appended() {
         let mut bench = follower();
         let batches = Bytes::from_static(b"not a batch");
-        bench.receive(1, 0, 1, Body::Batch { stream: StreamId(1), base: 1, batches, hw: 9, start: 0 });
+        bench.receive(1, 0, 1, Body::Batch { stream: stream_of(1, 1), base: 1, batches, hw: 9, start: 0 });
         assert_eq!(bench.ends()[1], 1);
         assert!(!bench.replicas[1].stream_is_live());
     }

@@ -1,6 +1,6 @@
 //! One step: an input is handed to its procedure, and the laws of all positions are checked.
 
-use highwater_wire::{Body, Envelope, Epoch, Millis, NodeId, Sender};
+use highwater_wire::{Body, Envelope, Epoch, Millis, NodeId, Sender, StreamId};
 
 use crate::refuse::is_refused;
 use crate::state::{Part, Replica, Timers};
@@ -38,7 +38,7 @@ impl Replica {
             applied: 0,
             part: Part::Idle,
             led: None,
-            last_stream: Default::default(),
+            last_stream: StreamId::before_first_of(incarnation),
             last_question: 0,
             heard_epoch: None,
             canvass: None,

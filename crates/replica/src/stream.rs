@@ -31,6 +31,7 @@ impl Replica {
     pub(crate) fn open(&mut self, out: &mut Vec<Effect>) {
         let asked = (self.log.end, self.log.last_epoch());
         let id = StreamId(self.last_stream.0 + 1);
+        assert!(id.number() > 0, "streams of one process are numbered by 32 bits");
         let following = self.part.following_mut().expect("a follower opens streams");
         assert!(following.stream.as_ref().is_none_or(|old| old.id < id), "stream ids grow");
         following.stream = Some(Stream { id, live: false, asked, told: 0, owed: None });
@@ -122,9 +123,9 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use highwater_wire::{Body, CommitRule, Epoch, StreamId};
+    use highwater_wire::{Body, CommitRule, Epoch};
 
-    use crate::bench::Bench;
+    use crate::bench::{Bench, stream_of};
     use crate::{Input, Timeout};
 
     /// Replica 0 leads epoch 1, replica 1 has one more entry than was ever committed; then 2 leads epoch 2.
@@ -159,7 +160,7 @@ mod tests {
         let mut bench = parted();
         bench.wire.clear();
         let diverge = |stream, end| Body::Diverge {
-            stream: StreamId(stream),
+            stream: stream_of(1, stream),
             end,
             last_epoch: Some(Epoch(1)),
             epoch: Some(Epoch(1)),
@@ -179,9 +180,28 @@ mod tests {
         bench.appoint(0, 1, &[0, 1]);
         bench.settle();
         bench.step(1, Input::Timeout(Timeout::Silent));
-        assert_eq!(bench.under_way(0), [Body::Open { stream: StreamId(2), end: 1, last_epoch: Some(Epoch(1)) }]);
+        assert_eq!(bench.under_way(0), [Body::Open { stream: stream_of(1, 2), end: 1, last_epoch: Some(Epoch(1)) }]);
         assert_eq!(bench.coordinator.pop().map(|envelope| envelope.body), Some(Body::WhoLeads));
         bench.settle();
         assert!(bench.replicas[1].stream_is_live());
+    }
+
+    /// Both processes of replica 1 ask the same question on their first stream. The leader has heard the earlier one, and does not count what the later
+    /// one acknowledges: were its answer taken, both ends would believe in a stream on which nothing is ever counted.
+    #[test]
+    fn an_answer_to_the_process_before_a_restart_is_dead() {
+        let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
+        bench.appoint(0, 1, &[0, 1]);
+        let lead = bench.lead(0);
+        let (to, question) = bench.wire.pop_front().expect("replica 1 opens a stream");
+        bench.step(to, Input::Message(question));
+        bench.restart(1);
+        bench.tell(&[1], 1, &lead);
+        bench.wire.retain(|(to, _)| *to == 1);
+        bench.deliver();
+        assert!(!bench.replicas[1].stream_is_live());
+        bench.step(1, Input::Timeout(Timeout::Heartbeat));
+        bench.settle();
+        assert_eq!((bench.ends(), bench.hws()), (vec![1, 1], vec![1, 1]), "its own question is answered");
     }
 }

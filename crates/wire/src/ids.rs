@@ -57,9 +57,26 @@ impl Epoch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version(pub u64);
 
-/// A follower's stream. It grows within an incarnation.
+/// A follower's stream. It grows within an incarnation, and holds the start counter: an answer to an earlier process of the same log, which may have asked the
+/// very same question, is not taken for one to the present process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamId(pub u64);
+
+impl StreamId {
+    /// What comes before the first stream of this process.
+    ///
+    /// # Panics
+    /// If the start counter does not fit into 32 bits.
+    pub fn before_first_of(process: Incarnation) -> StreamId {
+        assert!(process.starts < 1 << 32, "starts are counted by 32 bits here: {process:?}");
+        StreamId(process.starts << 32)
+    }
+
+    /// Which stream of its process this is, counted from 1.
+    pub fn number(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+}
 
 /// A replica as the protocol counts it: a node together with its log. A promise, vote, acknowledgement or confirmation counts only if its log
 /// id is the one that the record names.
