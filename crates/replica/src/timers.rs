@@ -157,12 +157,18 @@ impl Replica {
         self.voters().is_some() && heard < needed as usize
     }
 
-    /// An appointed leader that reaches too few to commit anything asks who leads. It may have been replaced while it was cut off: what told it so was lost with the
-    /// connection, and without a stream it sends nothing that anybody could refuse.
+    /// An appointed leader that cannot know by itself that it still leads asks. It may have been replaced while it was cut off: what told it so was lost with the
+    /// connection, and without a stream it sends nothing that anybody could refuse. Under `quorum:q` whoever was replaced reaches fewer than q, for too many have
+    /// promised a later epoch. Under `isr` it may reach as many as ever, but not all of the set: whoever replaced it is a member that follows it no more.
     fn doubt_appointment(&self, out: &mut Vec<Effect>) {
-        let (needed, in_reach) = self.reach();
-        assert!(needed > 0, "a commit rule counts somebody");
-        if self.voters().is_none() && in_reach < needed {
+        let (_, in_reach) = self.reach();
+        let set = &self.part.leading().expect("a leader doubts").committed;
+        let enough = match set.rule {
+            CommitRule::Quorum { q } => q as usize,
+            CommitRule::Isr { .. } => set.members.len(),
+        };
+        assert!(enough > 0, "a commit rule counts somebody");
+        if self.voters().is_none() && (in_reach as usize) < enough {
             self.ask_who_leads(out);
         }
     }
@@ -223,6 +229,20 @@ mod tests {
         let asked: Vec<(Option<Epoch>, Body)> =
             bench.coordinator.drain(..).map(|envelope| (envelope.epoch, envelope.body)).collect();
         assert_eq!(asked, [(Some(Epoch(1)), Body::WhoLeads)]);
+    }
+
+    /// The one that is missing may lead by now, even if those in reach are enough to go on.
+    #[test]
+    fn a_leader_under_isr_that_does_not_reach_a_member_asks_who_leads() {
+        let mut bench = Bench::appointed(3, CommitRule::Isr { min: 1 });
+        bench.appoint(0, 1, &[0, 1, 2]);
+        bench.settle();
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        assert!(bench.coordinator.is_empty(), "it reaches all");
+        bench.step(0, Input::Disconnected(NodeId(2)));
+        bench.step(0, Input::Timeout(Timeout::Heartbeat));
+        let asked: Vec<Body> = bench.coordinator.drain(..).map(|envelope| envelope.body).collect();
+        assert_eq!(asked, [Body::WhoLeads]);
     }
 
     #[test]
