@@ -30,6 +30,9 @@ pub fn everything(root: &Path) -> Result<()> {
     step("former seeds", timed("seeds that once broke a law", || cargo(root, &former, &[])));
     let seeds = ["run", "--quiet", "--locked", "--package", "highwater-sim", "--example", "seeds", "--", "1", "300"];
     step("simulator", timed("simulator, seeds 1 to 300", || cargo(root, &seeds, &[])));
+    // Optimised, for it takes every order of events one by one.
+    let model = ["run", "--quiet", "--locked", "--release", "--package", "highwater-sim", "--example", "model"];
+    step("model", timed("exhaustive model", || cargo(root, &model, &[])));
     if !failures.is_empty() {
         bail!("{} of the checks failed:\n  {}", failures.len(), failures.join("\n  "));
     }

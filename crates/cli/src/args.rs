@@ -351,9 +351,18 @@ pub(crate) struct TransferArgs {
     pub(crate) file: PathBuf,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimPart {
+    /// The exhaustive model: every order of events of three replicas, within the bounds of each configuration.
+    Model(crate::model::ModelArgs),
+}
+
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SimArgs {
-    /// A story to tell: worked-example or majority-intersection; or `model`, the exhaustive run of a small cluster. Without one, random seeds are run.
+    #[command(subcommand)]
+    pub(crate) part: Option<SimPart>,
+    /// A story to tell: worked-example or majority-intersection. Without one, random seeds are run.
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: Option<String>,
     /// How many seeds [default: 100, or with --minutes as many as there is time for].

@@ -10,6 +10,7 @@ mod cluster;
 mod db;
 mod dev;
 mod log_dump;
+mod model;
 mod net;
 mod output;
 mod seeds;

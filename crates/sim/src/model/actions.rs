@@ -54,6 +54,10 @@ impl Search {
         if matches!(role, Role::Follower { .. }) && live && facts.silences < self.config.silences {
             due.push(Timeout::Silent);
         }
+        // A read that nobody confirms is asked about again, and the coordinator with it.
+        if self.config.rule.is_some() && matches!(role, Role::Leader { .. }) && facts.read_floor.is_some() {
+            due.push(Timeout::Heartbeat);
+        }
         if let (Some(CommitRule::Isr { .. }), Role::Leader { .. }) = (self.config.rule, role) {
             due.extend((0..REPLICAS).filter(|member| *member != index).map(|member| Timeout::Lagging(peer(member))));
         }

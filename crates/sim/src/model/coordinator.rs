@@ -103,6 +103,17 @@ pub(super) fn requests(record: &Record, config: &Config) -> Vec<Envelope> {
     later.map(|epoch| from_coordinator(epoch, Body::PromiseRequest { ballot: record.version.0 })).collect()
 }
 
+/// What the coordinator answers to a leader that asks whether it still leads, while the record names its epoch: to whom, and the answer.
+pub(super) fn confirmation(facts: &Facts, envelope: &Envelope) -> Option<(usize, Envelope)> {
+    let epoch = envelope.epoch.filter(|_| envelope.epoch == facts.record.epoch)?;
+    match envelope.body {
+        Body::Confirm { round } => {
+            Some((envelope.sender.peer.node.0 as usize, from_coordinator(epoch, Body::Confirmed { round })))
+        }
+        _ => None,
+    }
+}
+
 /// Whether a message to the coordinator can still change anything.
 pub(super) fn is_of_use(facts: &Facts, envelope: &Envelope) -> bool {
     match &envelope.body {

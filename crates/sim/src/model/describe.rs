@@ -1,6 +1,7 @@
 //! Events in words.
 
-use highwater_wire::{Body, Envelope};
+use highwater_replica::Timeout;
+use highwater_wire::{Body, Envelope, StreamId};
 
 use super::search::Search;
 use super::world::{Action, Local};
@@ -23,6 +24,8 @@ fn at(search: &Search, local: &Local) -> String {
         Local::Flush => "has flushed its whole log".to_owned(),
         Local::Crash(kept) => format!("crashes and starts again with a log of {kept}"),
         Local::Write(id) => format!("is given write {id}"),
+        Local::Fire(Timeout::Lagging(member)) => format!("finds that replica {} does not keep up", member.node.0),
+        Local::Fire(Timeout::Silent) => "gives its stream up as silent".to_owned(),
         Local::Fire(timeout) => format!("runs out of time: {timeout:?}"),
         Local::Stand => "has heard from no leader, would win, and stands".to_owned(),
         Local::Read => "is asked for a linearizable read".to_owned(),
@@ -36,23 +39,42 @@ fn message(envelope: &Envelope) -> String {
     };
     let epoch = envelope.epoch.map_or("no epoch".to_owned(), |epoch| format!("{epoch:?}"));
     let body = match &envelope.body {
-        Body::PromiseRequest { .. } => "a request to promise".to_owned(),
+        Body::PromiseRequest { ballot } => format!("a request to promise, ballot {ballot}"),
+        Body::Promise { ballot, rank } => {
+            format!(
+                "a promise for ballot {ballot}, with {} durable entries, the last of {:?}",
+                rank.leo, rank.last_epoch
+            )
+        }
+        Body::ChangeSet { version, members } => {
+            let members: Vec<u32> = members.iter().map(|member| member.node.0).collect();
+            format!("a change of the set to {members:?} upon version {}", version.0)
+        }
         Body::Lead(lead) => {
-            format!("that replica {} (process {}) leads", lead.leader.node, lead.incarnation.starts)
+            let members: Vec<u32> = lead.set.members.iter().map(|member| member.node.0).collect();
+            format!(
+                "that replica {} (process {}) leads, with the set {members:?} at version {}",
+                lead.leader.node.0, lead.incarnation.starts, lead.version.0
+            )
         }
         Body::Batch { stream, base, batches, hw, .. } if batches.is_empty() => {
-            format!("an empty batch at {base} with HW {hw} on stream {}", stream.0)
+            format!("an empty batch at {base} with HW {hw} on stream {}", on(stream))
         }
-        Body::Batch { stream, base, hw, .. } => format!("entries from {base} on with HW {hw} on stream {}", stream.0),
+        Body::Batch { stream, base, hw, .. } => format!("entries from {base} on with HW {hw} on stream {}", on(stream)),
         Body::Open { stream, end, last_epoch } => {
-            format!("the opening of stream {} at {end} after {last_epoch:?}", stream.0)
+            format!("the opening of stream {} at {end} after {last_epoch:?}", on(stream))
         }
-        Body::Accept { stream, hw, .. } => format!("the acceptance of stream {} with HW {hw}", stream.0),
+        Body::Accept { stream, hw, .. } => format!("the acceptance of stream {} with HW {hw}", on(stream)),
         Body::Diverge { stream, epoch, stop, .. } => {
-            format!("that stream {} diverges: {epoch:?} ends at {stop}", stream.0)
+            format!("that stream {} diverges: {epoch:?} ends at {stop}", on(stream))
         }
-        Body::Ack { stream, leo, .. } => format!("the acknowledgement of {leo} on stream {}", stream.0),
+        Body::Ack { stream, leo, .. } => format!("the acknowledgement of {leo} on stream {}", on(stream)),
         body => format!("{body:?}"),
     };
     format!("from {from} in {epoch}: {body}")
+}
+
+/// A stream, with the process that opened it.
+fn on(stream: &StreamId) -> String {
+    format!("{} of process {}", stream.number(), stream.0 >> 32)
 }

@@ -76,6 +76,27 @@ impl<T: Eq + Hash> Interner<T> {
     }
 }
 
+/// Numbers by number: a map whose keys are dense.
+#[derive(Default)]
+pub(super) struct Numbers(Vec<u32>);
+
+impl Numbers {
+    /// What stands for nothing.
+    const NONE: u32 = u32::MAX;
+
+    pub(super) fn get(&self, key: u32) -> Option<u32> {
+        self.0.get(key as usize).copied().filter(|value| *value != Self::NONE)
+    }
+
+    pub(super) fn note(&mut self, key: u32, value: u32) {
+        assert!(value != Self::NONE, "fewer than 2^32 - 1 values");
+        if self.0.len() <= key as usize {
+            self.0.resize(key as usize + 1, Self::NONE);
+        }
+        self.0[key as usize] = value;
+    }
+}
+
 /// Interned sets of message numbers, with the results of adding and filtering remembered.
 pub(super) struct Sets {
     sets: Interner<Vec<u32>>,

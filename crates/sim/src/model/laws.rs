@@ -6,10 +6,14 @@
 //! | two logs with an entry of the same epoch at the same offset are equal up to it | [`logs_agree`] |
 //! | what was committed never changes, and every later leader holds it when it starts | [`announces`], [`begins_to_lead`] |
 //! | from its commit it is durable on what the rule names | [`durable_where_promised`] |
-//! | HW is at most LEO; no cut below an HW once known | [`announces`], [`cuts`] |
+//! | HW covers only committed entries and is at most LEO; no cut below an HW once known | [`announces`], [`cuts`] |
 //! | the leader's maximal set covers the recorded one | [`covers_record`] |
+//! | a reconciliation round lowers (last epoch, end) | [`cuts`] |
 //! | when a stream goes live, the follower's log is a prefix of the leader's | [`goes_live`] |
 //! | a linearizable read sees everything acknowledged before it arrived | [`reads`] |
+//! | once healed, the cluster serves again, also with one replica dead | `live`, from sampled states |
+//!
+//! What else the protocol promises belongs to the rule `leader` and to losses on purpose, which are not built.
 
 use std::rc::Rc;
 
@@ -26,7 +30,7 @@ fn committed_before(facts: &Facts, epoch: Epoch) -> usize {
 }
 
 /// Whether `log` begins with the first `count` committed entries.
-fn holds(log: &[Entry], facts: &Facts, count: usize) -> bool {
+pub(super) fn holds(log: &[Entry], facts: &Facts, count: usize) -> bool {
     log.len() >= count && log.iter().zip(&facts.committed).take(count).all(|(entry, (committed, _))| entry == committed)
 }
 
@@ -73,7 +77,14 @@ pub(super) fn announces(facts: &mut Facts, index: usize, node: &Node, hw: u64) -
     Ok(())
 }
 
-pub(super) fn cuts(facts: &Facts, index: usize, to: u64) -> Verdict {
+/// Replica `index` cut its log at `to`, which left `after` of `before`.
+pub(super) fn cuts(facts: &Facts, index: usize, to: u64, before: &[Entry], after: &[Entry]) -> Verdict {
+    let question = |log: &[Entry]| (log.last().map(|entry| entry.epoch), log.len());
+    if question(after) >= question(before) {
+        return Err(format!(
+            "a reconciliation round lowers (last epoch, end): replica {index} went from {before:?} to {after:?}"
+        ));
+    }
     if to < facts.known_hw[index] {
         return Err(format!(
             "no cut below an HW once known: replica {index} cuts at {to} and had announced HW {}",
@@ -160,108 +171,4 @@ pub(super) fn reads(facts: &mut Facts, index: u64) -> Verdict {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use highwater_wire::Version;
-
-    use super::super::world::Record;
-    use super::super::{Config, local};
-    use super::*;
-
-    fn entry(epoch: u32, id: u8) -> Entry {
-        Entry { epoch: Epoch(epoch), id }
-    }
-
-    /// Nothing has happened but the commits named.
-    fn facts(committed: &[(Entry, u32)]) -> Facts {
-        let record =
-            Record { epoch: Some(Epoch(0)), leader: Some((0, 1)), version: Version(1), set: BTreeSet::from([0, 1, 2]) };
-        Facts {
-            record,
-            reigns: Vec::new(),
-            committed: committed.iter().map(|(entry, at)| (*entry, Epoch(*at))).collect(),
-            known_hw: [0; REPLICAS],
-            read_floor: None,
-            writes: 0,
-            crashes: 0,
-            silences: 0,
-            reads: 0,
-            stands: 0,
-        }
-    }
-
-    /// Replicas with these logs, durable as far as said.
-    fn nodes(logs: [(&[Entry], usize); REPLICAS]) -> [Rc<Node>; REPLICAS] {
-        let config = Config::appointed(CommitRule::Quorum { q: 2 });
-        std::array::from_fn(|index| {
-            let mut node = local::first(index, &config);
-            (node.log, node.durable) = (logs[index].0.to_vec(), logs[index].1);
-            Rc::new(node)
-        })
-    }
-
-    fn broken(verdict: Verdict, law: &str) {
-        let said = verdict.expect_err("the law is broken");
-        assert!(said.contains(law), "{said:?} does not say {law:?}");
-    }
-
-    #[test]
-    fn two_leaders_of_one_epoch_are_seen() {
-        let mut facts = facts(&[]);
-        assert_eq!(begins_to_lead(&mut facts, 0, 1, Epoch(0), &[]), Ok(()));
-        broken(begins_to_lead(&mut facts, 1, 1, Epoch(0), &[]), "one leader for each epoch");
-        broken(begins_to_lead(&mut facts, 0, 2, Epoch(0), &[]), "one leader for each epoch");
-    }
-
-    #[test]
-    fn a_later_leader_without_a_committed_entry_is_seen_and_an_earlier_one_need_not_hold_it() {
-        let mut facts = facts(&[(entry(1, 1), 1)]);
-        assert_eq!(begins_to_lead(&mut facts, 0, 1, Epoch(1), &[]), Ok(()));
-        assert_eq!(begins_to_lead(&mut facts, 0, 1, Epoch(0), &[]), Ok(()));
-        broken(begins_to_lead(&mut facts, 1, 1, Epoch(2), &[entry(2, 1)]), "every later leader holds");
-        assert_eq!(begins_to_lead(&mut facts, 1, 1, Epoch(2), &[entry(1, 1)]), Ok(()));
-    }
-
-    #[test]
-    fn an_announced_hw_that_changes_what_was_committed_or_is_not_durable_is_seen() {
-        let mut facts = facts(&[(entry(0, 1), 0)]);
-        let nodes = nodes([(&[entry(0, 2)], 1), (&[entry(0, 1)], 0), (&[], 0)]);
-        broken(announces(&mut facts, 0, &nodes[0], 1), "what was committed never changes");
-        broken(announces(&mut facts, 1, &nodes[1], 1), "HW is at most LEO");
-    }
-
-    #[test]
-    fn a_cut_below_a_known_hw_is_seen() {
-        let mut facts = facts(&[]);
-        facts.known_hw[1] = 2;
-        broken(cuts(&facts, 1, 1), "no cut below an HW once known");
-        assert_eq!((cuts(&facts, 1, 2), cuts(&facts, 0, 0)), (Ok(()), Ok(())));
-    }
-
-    #[test]
-    fn logs_that_part_below_a_common_entry_are_seen() {
-        let parted: [&[Entry]; 2] = [&[entry(0, 1), entry(1, 3)], &[entry(0, 2), entry(1, 3)]];
-        broken(logs_agree(&nodes([(parted[0], 0), (parted[1], 0), (&[], 0)])), "equal up to it");
-        let tails: [&[Entry]; 2] = [&[entry(0, 1), entry(0, 2)], &[entry(0, 1), entry(1, 3)]];
-        assert_eq!(logs_agree(&nodes([(tails[0], 0), (tails[1], 0), (&[], 0)])), Ok(()));
-    }
-
-    #[test]
-    fn a_committed_entry_on_too_few_disks_is_seen() {
-        let facts = facts(&[(entry(0, 1), 0)]);
-        let log: &[Entry] = &[entry(0, 1)];
-        let (two, one) = (nodes([(log, 1), (log, 1), (&[], 0)]), nodes([(log, 1), (log, 0), (&[], 0)]));
-        assert_eq!(durable_where_promised(&facts, &two, CommitRule::Quorum { q: 2 }), Ok(()));
-        broken(durable_where_promised(&facts, &one, CommitRule::Quorum { q: 2 }), "durable on what the rule names");
-        broken(durable_where_promised(&facts, &two, CommitRule::Isr { min: 2 }), "durable on what the rule names");
-    }
-
-    #[test]
-    fn a_read_that_misses_what_was_committed_is_seen() {
-        let mut facts = facts(&[]);
-        facts.read_floor = Some(2);
-        broken(reads(&mut facts, 1), "a linearizable read sees");
-        broken(reads(&mut facts, 2), "answered twice");
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! What one replica does on one input: the real step function, with its effects performed on a disk in memory.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -68,7 +69,7 @@ fn recover(index: usize, starts: u64, log: Vec<Entry>, hard: HardState, config: 
 }
 
 /// The bytes of an entry that is not stamped yet.
-fn unstamped(id: u8) -> BytesMut {
+pub(super) fn unstamped(id: u8) -> BytesMut {
     match id {
         0 => batch::build_control(&Control::EpochStart, 0),
         id => {
@@ -142,10 +143,13 @@ pub(super) fn step(
         perform(&mut node, effects, &mut done);
         (node, done)
     };
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-    })
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| reason_of(panic.as_ref()))
+}
+
+/// What a panic said.
+pub(super) fn reason_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
 /// The question whether this replica would win is asked, and the others say yes: it decides only when somebody stands, and changes nobody.
@@ -162,7 +166,8 @@ fn stand(index: usize, node: &mut Node, effects: &mut Vec<Effect>) {
     }
 }
 
-fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
+/// Performs the effects of one step on this replica's disk, in order.
+pub(super) fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
     let mut queue = VecDeque::from(effects);
     while let Some(effect) = queue.pop_front() {
         match effect {

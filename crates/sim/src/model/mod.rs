@@ -14,138 +14,49 @@
 //! - The replicas are alike at the beginning, so the first to lead (or, in the self-electing partition, the first to stand) is called replica 0, and of
 //!   two states that differ by the names of replicas 1 and 2 one is explored.
 //! - A state is not explored if another one has the same replicas and facts, and all its messages and more.
-//! - Answers that change nobody are given at once. Refusals are left out, and the question before an election is always answered by yes: both decide
+//! - Answers that change nobody are given at once, the coordinator's confirmations of a leader among them. Refusals are left out, and the question before an election is always answered by yes: both decide
 //!   when somebody moves, not what is safe.
 
 mod actions;
+mod config;
 mod coordinator;
 mod describe;
+mod heal;
 mod intern;
 mod laws;
+mod live;
 mod local;
+mod named;
 mod outcome;
+mod report;
 mod search;
+mod seen;
 mod symmetry;
 mod take;
 mod world;
 
-use highwater_wire::CommitRule;
+pub use config::Config;
+pub use named::{Named, Size, Told, named, run_all};
+pub use report::{Progress, Report, Violation};
 
 /// How many replicas there are.
 pub const REPLICAS: usize = 3;
 
-/// What is explored, and how far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The commit rule of an appointed partition; none for the self-electing one.
-    pub rule: Option<CommitRule>,
-    /// How many epochs there may be.
-    pub epochs: u32,
-    /// How many entries clients write, in whatever epochs.
-    pub writes: u8,
-    /// How often a replica crashes, all together.
-    pub crashes: u8,
-    /// How many streams one incarnation may open.
-    pub streams: u64,
-    /// How often a live stream is given up as silent, all together.
-    pub silences: u8,
-    /// The greatest version of the record: appointments and changes of the ISR raise it.
-    pub versions: u64,
-    /// How often somebody stands for election, all together.
-    pub stands: u8,
-    /// Explore the ballot of the first epoch too, in all its orders. Without, it is over when the search begins: all have promised, replica 0 is appointed
-    /// and nobody has heard of that. There are no entries yet, so that ballot differs from the next one by losing nothing.
-    pub first_ballot: bool,
-    /// How many linearizable reads arrive.
-    pub reads: u8,
-    /// Stop, incomplete, after this many states.
-    pub states_max: usize,
-}
-
-impl Config {
-    /// One write, two epochs, one crash under this rule. Under `quorum` that is some seven million states and a gigabyte of memory, under `isr` under a
-    /// million. Under `quorum` a process opens two streams only: a follower of both epochs is not followed through a divergence, a former leader is.
-    pub fn appointed(rule: CommitRule) -> Config {
-        Config {
-            rule: Some(rule),
-            epochs: 2,
-            writes: 1,
-            crashes: 1,
-            streams: if matches!(rule, CommitRule::Quorum { .. }) { 2 } else { 3 },
-            silences: 0,
-            versions: 3,
-            stands: 0,
-            first_ballot: false,
-            reads: 0,
-            states_max: 20_000_000,
-        }
-    }
-
-    /// Two epochs and one crash in the self-electing partition, where twice somebody stands. The leaders' control entries are all that is written.
-    pub fn electing() -> Config {
-        Config { rule: None, writes: 0, versions: 0, stands: 2, ..Config::appointed(CommitRule::Quorum { q: 2 }) }
-    }
-
-    /// The rule by which HW is counted.
-    fn commit_rule(&self) -> CommitRule {
-        self.rule.unwrap_or(CommitRule::Quorum { q: REPLICAS as u32 / 2 + 1 })
-    }
-}
-
-/// What a search found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Different states visited.
-    pub states: usize,
-    /// Steps taken, those included that led to a state known before.
-    pub steps: u64,
-    /// The number of events on the longest of the shortest ways to a state.
-    pub depth: usize,
-    /// Different messages sent.
-    pub messages: usize,
-    /// Different states of one replica with its disk.
-    pub replicas: usize,
-    /// Every state within the bounds was visited.
-    pub complete: bool,
-    /// The first violation, on a shortest way.
-    pub violation: Option<Violation>,
-}
-
-/// A broken law.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Which law, and how.
-    pub law: String,
-    /// The events that lead to it, in words.
-    pub trace: Vec<String>,
-}
-
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { states, steps, depth, messages, replicas, complete, violation } = self;
-        writeln!(
-            f,
-            "{states} states{}, depth {depth}, {steps} steps, {replicas} states of one replica, {messages} messages",
-            if *complete { "" } else { " (not all)" }
-        )?;
-        if let Some(Violation { law, trace }) = violation {
-            writeln!(f, "broken: {law}")?;
-            for (number, event) in trace.iter().enumerate() {
-                writeln!(f, "{:>3}. {event}", number + 1)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Explores every order of events within the bounds, and stops at the first violation.
 pub fn run(config: &Config) -> Report {
+    run_and_tell(config, &mut |_| {})
+}
+
+/// As [`run`], telling now and then how far it has come.
+pub fn run_and_tell(config: &Config, tell: &mut dyn FnMut(Progress)) -> Report {
     assert!(config.epochs > 0, "there is at least one epoch");
-    search::Search::new(config.clone()).run()
+    search::Search::new(config.clone()).run(tell)
 }
 
 #[cfg(test)]
 mod tests {
+    use highwater_wire::CommitRule;
+
     use super::*;
 
     /// One epoch, one write and one crash: small enough for a build without optimisation.

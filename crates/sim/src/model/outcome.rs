@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use highwater_wire::{Body, Envelope, Epoch, StreamId};
+use highwater_wire::{Body, Envelope, Epoch};
 
 use super::search::Search;
 use super::symmetry::mirrored;
@@ -33,20 +33,23 @@ pub(super) type Deliveries = Rc<Vec<(u32, u32)>>;
 pub(super) type Answers = Rc<Vec<(usize, u32)>>;
 
 impl Search {
-    /// Gives all answers that change nobody: they only add messages.
-    pub(super) fn answer(&mut self, mut state: State) -> State {
-        loop {
-            let before = state.inboxes;
-            for index in 0..REPLICAS {
-                let answers = self.answers(index, state.nodes[index], state.inboxes[index]);
-                for (to, message) in answers.iter() {
-                    state.inboxes[*to] = self.sets.add(state.inboxes[*to], *message);
+    /// Gives all answers that change nobody: they only add messages. Of what is as it was in `before`, they were given then.
+    pub(super) fn answer(&mut self, before: &State, mut state: State) -> State {
+        let is_new = |index: usize, state: &State| {
+            (before.nodes[index], before.inboxes[index]) != (state.nodes[index], state.inboxes[index])
+        };
+        let mut to_do: Vec<usize> = (0..REPLICAS).filter(|index| is_new(*index, &state)).collect();
+        while let Some(index) = to_do.pop() {
+            let answers = self.answers(index, state.nodes[index], state.inboxes[index]);
+            for (to, message) in answers.iter() {
+                let inbox = self.sets.add(state.inboxes[*to], *message);
+                if inbox != state.inboxes[*to] && *to < REPLICAS && !to_do.contains(to) {
+                    to_do.push(*to);
                 }
-            }
-            if state.inboxes == before {
-                return state;
+                state.inboxes[*to] = inbox;
             }
         }
+        state
     }
 
     fn answers(&mut self, index: usize, node: u32, inbox: u32) -> Answers {
@@ -98,15 +101,16 @@ impl Search {
             return *known;
         }
         let (number, after) = self.compute(index, node, what);
-        let image = (mirrored(index), *self.mirror.nodes.get(&node).expect("made with it"), self.local_in_mirror(what));
+        let image = (mirrored(index), self.mirror.nodes.get(node).expect("made with it"), self.local_in_mirror(what));
         let (_, image_after) = match self.known.get(&(image.1, image.2)) {
             Some(known) => (*known, after_of(&self.outcomes[*known as usize])),
             None => self.compute(image.0, image.1, image.2),
         };
         if let (Some(after), Some(image)) = (after, image_after) {
-            let known = self.mirror.nodes.insert(after, image);
+            let known = self.mirror.nodes.get(after);
             assert!(known.is_none_or(|known| known == image), "a replica has one mirror image");
-            self.mirror.nodes.insert(image, after);
+            self.mirror.nodes.note(after, image);
+            self.mirror.nodes.note(image, after);
         }
         number
     }
@@ -144,10 +148,10 @@ impl Search {
     /// Whether a step is not explored, because of what it sends in answer to `message`.
     fn is_beyond(&self, message: Option<&Envelope>, sent: &Envelope) -> bool {
         match sent.body {
-            Body::Open { stream: StreamId(id), .. } => {
+            Body::Open { stream, .. } => {
                 // A batch that leaves a gap ends the stream as silence does.
                 let gap = message.is_some_and(|message| matches!(message.body, Body::Batch { .. }));
-                id > self.config.streams || gap && self.config.silences == 0
+                stream.number() > self.config.streams || gap && self.config.silences == 0
             }
             Body::Stand { .. } => sent.epoch >= Some(Epoch(self.config.epochs)),
             _ => false,

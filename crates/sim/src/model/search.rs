@@ -7,9 +7,13 @@ use highwater_wire::{Envelope, Epoch, Version};
 
 use super::intern::{FastMap, Interner, Sets};
 use super::outcome::{Answers, Deliveries, Outcome};
+use super::seen::Seen;
 use super::symmetry::{Mirror, mirrored};
 use super::world::{Action, Facts, Local, Node, Record, State};
-use super::{Config, REPLICAS, Report, Violation, describe, local};
+use super::{Config, Progress, REPLICAS, Report, Violation, describe, live, local};
+
+/// After how many steps a search tells how far it has come.
+const STEPS_BETWEEN_WORDS: u64 = 1 << 20;
 
 pub(super) struct Search {
     pub(super) config: Config,
@@ -25,13 +29,9 @@ pub(super) struct Search {
     pub(super) not_older: FastMap<(u32, Option<Epoch>), u32>,
     pub(super) of_use: FastMap<(u32, u32), u32>,
     pub(super) answers: FastMap<(u32, u32), Answers>,
-    states: Vec<State>,
-    parents: Vec<u32>,
-    /// For the same replicas and facts, the states whose inboxes are not contained in those of another.
-    largest: FastMap<([u32; REPLICAS], u32), Vec<u32>>,
-    /// States that are not expanded, since another one contains them.
-    contained: Vec<bool>,
+    seen: Seen,
     steps: u64,
+    healed: usize,
 }
 
 impl Search {
@@ -49,18 +49,16 @@ impl Search {
             not_older: FastMap::default(),
             of_use: FastMap::default(),
             answers: FastMap::default(),
-            states: Vec::new(),
-            parents: Vec::new(),
-            largest: FastMap::default(),
-            contained: Vec::new(),
+            seen: Seen::new(),
             steps: 0,
+            healed: 0,
         }
     }
 
     pub(super) fn first(&mut self) -> State {
         let nodes: [u32; REPLICAS] = std::array::from_fn(|index| self.nodes.number(local::first(index, &self.config)));
         for index in 0..REPLICAS {
-            self.mirror.nodes.insert(nodes[index], nodes[mirrored(index)]);
+            self.mirror.nodes.note(nodes[index], nodes[mirrored(index)]);
         }
         let record =
             Record { epoch: None, leader: None, version: Version(0), set: (0..REPLICAS).collect::<BTreeSet<_>>() };
@@ -106,94 +104,99 @@ impl Search {
         self.take(&state, &appointed).expect("within bounds").expect("an appointment breaks no law")
     }
 
-    pub(super) fn run(mut self) -> Report {
+    pub(super) fn run(mut self, tell: &mut dyn FnMut(Progress)) -> Report {
         let first = self.first();
         self.visit(first, 0);
         let (mut at, mut depth, mut level_end) = (0, 0, 1);
-        while at < self.states.len() && self.states.len() < self.config.states_max {
+        while at < self.seen.len() && self.seen.len() < self.config.states_max {
             if at == level_end {
                 depth += 1;
-                level_end = self.states.len();
+                level_end = self.seen.len();
             }
-            let state = self.states[at];
-            if self.contained[at] {
+            let state = self.seen.get(at);
+            if self.seen.is_contained(at) {
                 at += 1;
                 continue;
             }
+            if !self.serves_once_healed(at, &state) {
+                let violation = self.violation(at, None);
+                return self.report(depth, false, Some(violation));
+            }
             for action in self.actions(&state) {
                 self.steps += 1;
+                if self.steps.is_multiple_of(STEPS_BETWEEN_WORDS) {
+                    let states = self.seen.len();
+                    tell(Progress { states, waiting: states - at, depth });
+                }
                 match self.take(&state, &action) {
                     None => {}
                     Some(Ok(next)) => self.visit(next, at),
-                    Some(Err(law)) => {
-                        let trace = self.trace(at, &action);
-                        return self.report(depth, false, Some(Violation { law, trace }));
+                    Some(Err(_)) => {
+                        let violation = self.violation(at, Some(&action));
+                        return self.report(depth, false, Some(violation));
                     }
                 }
             }
             at += 1;
         }
-        let complete = at == self.states.len();
+        let complete = at == self.seen.len();
         self.report(depth, complete, None)
     }
 
-    /// Notes a state that was reached from another. More messages allow everything that fewer do, and the laws do not look at them: a state is not
-    /// explored if another one has the same replicas and facts and all its messages.
+    /// Heals the cluster if this is one of the sampled states; whether it serves then, in every case.
+    fn serves_once_healed(&mut self, at: usize, state: &State) -> bool {
+        if self.config.live_every == 0 || !at.is_multiple_of(self.config.live_every) {
+            return true;
+        }
+        let played = live::check(&self.nodes_of(state), self.facts.get(state.facts), &self.config);
+        self.healed += played.as_ref().copied().unwrap_or_default();
+        played.is_ok()
+    }
+
+    /// Notes a state that was reached from another.
     fn visit(&mut self, state: State, parent: usize) {
         let state = self.representative(state);
-        let number = u32::try_from(self.states.len()).expect("fewer than 2^32 states");
-        let largest = self.largest.entry((state.nodes, state.facts)).or_default();
-        let (sets, states) = (&self.sets, &self.states);
-        let contains = |larger: &State, smaller: &State| {
-            larger.inboxes.iter().zip(&smaller.inboxes).all(|(larger, smaller)| sets.contains(*larger, *smaller))
-        };
-        if largest.iter().any(|known| contains(&states[*known as usize], &state)) {
-            return;
-        }
-        let contained = &mut self.contained;
-        largest.retain(|known| {
-            let smaller = contains(&state, &states[*known as usize]);
-            contained[*known as usize] |= smaller;
-            !smaller
-        });
-        largest.push(number);
-        self.states.push(state);
-        self.contained.push(false);
-        self.parents.push(u32::try_from(parent).expect("fewer than 2^32 states"));
+        self.seen.add(state, parent, &self.sets);
     }
 
     fn report(&self, depth: usize, complete: bool, violation: Option<Violation>) -> Report {
         Report {
-            states: self.states.len(),
+            states: self.seen.len(),
             steps: self.steps,
             depth,
             messages: self.messages.len(),
             replicas: self.nodes.len(),
+            healed: self.healed,
             complete,
             violation,
         }
     }
 
-    /// The events on the way to state `at`, and the last one, in words. States on the way stand for their mirror images too, so the way is
-    /// walked again from the beginning, with every replica keeping its name.
-    fn trace(&mut self, at: usize, last: &Action) -> Vec<String> {
+    /// What is broken in state `at`, or by one more event there, with the events on the way to it, in words. States on the way stand for their mirror
+    /// images too, so the way is walked again from the beginning, with every replica keeping its name.
+    fn violation(&mut self, at: usize, last: Option<&Action>) -> Violation {
         let mut way = vec![at];
         while way.last() != Some(&0) {
-            way.push(self.parents[way[way.len() - 1]] as usize);
+            way.push(self.seen.parent(way[way.len() - 1]));
         }
-        let (mut state, mut events) = (self.first(), Vec::new());
+        let (mut state, mut trace) = (self.first(), Vec::new());
         for next in way.iter().rev().skip(1) {
-            let goal = self.states[*next];
+            let goal = self.seen.get(*next);
             let step = self.actions(&state).into_iter().find_map(|action| match self.take(&state, &action) {
                 Some(Ok(reached)) if self.representative(reached) == goal => Some((action, reached)),
                 _ => None,
             });
             let (action, reached) = step.expect("some action led here");
-            events.push(describe::action(self, &action));
+            trace.push(describe::action(self, &action));
             state = reached;
         }
-        let last = if self.representative(state) == state { last.clone() } else { self.action_in_mirror(last) };
-        events.push(describe::action(self, &last));
-        events
+        let Some(last) = last else {
+            let healed = live::check(&self.nodes_of(&state), self.facts.get(state.facts), &self.config);
+            return Violation { law: healed.expect_err("it is broken in the mirror too"), trace };
+        };
+        let last = if self.seen.get(at) == state { last.clone() } else { self.action_in_mirror(last) };
+        trace.push(describe::action(self, &last));
+        let broken = self.take(&state, &last).expect("within bounds");
+        Violation { law: broken.expect_err("it is broken in the mirror too"), trace }
     }
 }

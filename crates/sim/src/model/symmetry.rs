@@ -8,7 +8,7 @@ use std::rc::Rc;
 use highwater_replica::Timeout;
 use highwater_wire::{Body, Envelope, Incarnation, PeerId};
 
-use super::intern::FastMap;
+use super::intern::Numbers;
 use super::world::{Action, Facts, Local, Reign, State, incarnation, peer};
 use super::{REPLICAS, search::Search};
 
@@ -24,10 +24,10 @@ pub(super) fn mirrored(index: usize) -> usize {
 /// Mirror images found so far.
 #[derive(Default)]
 pub(super) struct Mirror {
-    pub(super) nodes: FastMap<u32, u32>,
-    messages: FastMap<u32, u32>,
-    sets: FastMap<u32, u32>,
-    facts: FastMap<u32, u32>,
+    pub(super) nodes: Numbers,
+    messages: Numbers,
+    sets: Numbers,
+    facts: Numbers,
 }
 
 fn peer_in_mirror(other: PeerId) -> PeerId {
@@ -69,12 +69,12 @@ fn facts_in_mirror(mut facts: Facts) -> Facts {
 
 impl Search {
     pub(super) fn message_in_mirror(&mut self, message: u32) -> u32 {
-        if let Some(known) = self.mirror.messages.get(&message) {
-            return *known;
+        if let Some(known) = self.mirror.messages.get(message) {
+            return known;
         }
         let image = envelope_in_mirror(Envelope::clone(self.messages.get(message)));
         let image = self.messages.number(image);
-        self.mirror.messages.insert(message, image);
+        self.mirror.messages.note(message, image);
         image
     }
 
@@ -87,28 +87,28 @@ impl Search {
     }
 
     fn set_in_mirror(&mut self, set: u32) -> u32 {
-        if let Some(known) = self.mirror.sets.get(&set) {
-            return *known;
+        if let Some(known) = self.mirror.sets.get(set) {
+            return known;
         }
         let messages = Rc::clone(self.sets.get(set));
         let image = messages.iter().map(|message| self.message_in_mirror(*message)).collect();
         let image = self.sets.number(image);
-        self.mirror.sets.insert(set, image);
+        self.mirror.sets.note(set, image);
         image
     }
 
     fn facts_in_mirror(&mut self, facts: u32) -> u32 {
-        if let Some(known) = self.mirror.facts.get(&facts) {
-            return *known;
+        if let Some(known) = self.mirror.facts.get(facts) {
+            return known;
         }
         let image = facts_in_mirror(Facts::clone(self.facts.get(facts)));
         let image = self.facts.number(image);
-        self.mirror.facts.insert(facts, image);
+        self.mirror.facts.note(facts, image);
         image
     }
 
     fn node_in_mirror(&self, node: u32) -> u32 {
-        *self.mirror.nodes.get(&node).expect("the mirror image of every replica is made with it")
+        self.mirror.nodes.get(node).expect("the mirror image of every replica is made with it")
     }
 
     /// Of a state and its mirror image, the one that stands for both.

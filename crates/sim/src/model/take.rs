@@ -62,7 +62,7 @@ impl Search {
             }
         }
         next.facts = self.facts.number(facts);
-        self.settle(next)
+        self.settle(state, next)
     }
 
     fn take_local(&mut self, state: &State, index: usize, what: Local) -> Option<Taken> {
@@ -87,17 +87,18 @@ impl Search {
         if counted || done.is_announced() {
             let mut facts = Facts::clone(&known);
             count(&mut facts, what);
-            if let Err(law) = self.judge_announced(&next, &mut facts, index, done) {
+            if let Err(law) = self.judge_announced(state, &next, &mut facts, index, done) {
                 return Some(Err(law));
             }
             next.facts = self.facts.number(facts);
         }
-        Some(Ok(self.settle(next)))
+        Some(Ok(self.settle(state, next)))
     }
 
     /// The laws of what a step announced, began or cut.
     fn judge_announced(
         &self,
+        before: &State,
         after: &State,
         facts: &mut Facts,
         index: usize,
@@ -105,7 +106,8 @@ impl Search {
     ) -> Result<(), String> {
         let nodes = self.nodes_of(after);
         if let Some(to) = done.cut {
-            laws::cuts(facts, index, to)?;
+            let before = self.nodes.get(before.nodes[index]);
+            laws::cuts(facts, index, to, &before.log, &nodes[index].log)?;
         }
         if let Some((epoch, log)) = &done.led {
             laws::begins_to_lead(facts, index, nodes[index].starts, *epoch, log)?;
@@ -133,10 +135,29 @@ impl Search {
         laws::covers_record(facts, &nodes)
     }
 
-    /// Brings a state into its normal form: answers that change nobody are given, and what nobody can make use of any more is forgotten.
-    pub(super) fn settle(&mut self, state: State) -> State {
-        let mut state = self.answer(state);
+    /// The coordinator confirms at once what it can: later it might not, and its answer may still arrive at any time or never.
+    fn confirm(&mut self, state: &mut State) {
+        let facts = Rc::clone(self.facts.get(state.facts));
+        for message in self.sets.get(state.inboxes[COORDINATOR]).to_vec() {
+            if let Some((to, answer)) = coordinator::confirmation(&facts, self.messages.get(message)) {
+                let answer = self.messages.number(answer);
+                state.inboxes[to] = self.sets.add(state.inboxes[to], answer);
+            }
+        }
+    }
+
+    /// Brings a state, reached in one step from `before`, into its normal form: answers that change nobody are given, and what nobody can make use of any
+    /// more is forgotten. What the step did not touch has that form already.
+    pub(super) fn settle(&mut self, before: &State, state: State) -> State {
+        let mut state = state;
+        if before.inboxes[COORDINATOR] != state.inboxes[COORDINATOR] {
+            self.confirm(&mut state);
+        }
+        let mut state = self.answer(before, state);
         for index in 0..REPLICAS {
+            if (before.nodes[index], before.inboxes[index]) == (state.nodes[index], state.inboxes[index]) {
+                continue;
+            }
             // What the disk says, not the replica: a promise that is not durable is forgotten in a crash, and older messages may then be obeyed.
             let promised = self.nodes.get(state.nodes[index]).hard.promised;
             let (messages, inbox) = (&self.messages, state.inboxes[index]);
@@ -147,12 +168,14 @@ impl Search {
                 .or_insert_with(|| sets.retain(inbox, |message| messages.get(message).epoch >= promised));
         }
         let (messages, inbox) = (&self.messages, state.inboxes[COORDINATOR]);
-        let facts = self.facts.get(state.facts);
-        let sets = &mut self.sets;
-        state.inboxes[COORDINATOR] = *self
-            .of_use
-            .entry((inbox, state.facts))
-            .or_insert_with(|| sets.retain(inbox, |message| coordinator::is_of_use(facts, messages.get(message))));
+        if (before.facts, before.inboxes[COORDINATOR]) != (state.facts, inbox) {
+            let facts = self.facts.get(state.facts);
+            let sets = &mut self.sets;
+            state.inboxes[COORDINATOR] = *self
+                .of_use
+                .entry((inbox, state.facts))
+                .or_insert_with(|| sets.retain(inbox, |message| coordinator::is_of_use(facts, messages.get(message))));
+        }
         state
     }
 }
