@@ -58,7 +58,7 @@ pub(crate) struct ModelArgs {
     /// Explore the ballot of the first epoch in all its orders too.
     #[arg(long)]
     first_ballot: bool,
-    /// Stop a search, incomplete, after this many states; a state takes about 150 bytes.
+    /// Stop a search, incomplete, after this many states; a state takes some 100 to 250 bytes.
     #[arg(long, value_name = "NUMBER")]
     states_max: Option<usize>,
     /// Print exactly one JSON document on standard output.
@@ -164,7 +164,7 @@ fn print_list(list: &[Named], json: bool) -> ExitCode {
 fn described(one: &Named, report: &Report, seconds: f64) -> Value {
     json!({
         "model": one.name, "bounds": one.config.to_string(), "states": report.states, "steps": report.steps, "depth": report.depth,
-        "messages": report.messages, "states_of_one_replica": report.replicas, "complete": report.complete, "seconds": seconds,
+        "messages": report.messages, "states_of_one_replica": report.replicas, "healed": report.healed, "complete": report.complete, "seconds": seconds,
         "violation": report.violation.as_ref().map(|found| json!({"law": found.law, "trace": found.trace})),
     })
 }

@@ -160,7 +160,9 @@ fn stand(index: usize, node: &mut Node, effects: &mut Vec<Effect>) {
         let Effect::Send(Dest::Node(voter), question) = effect else { panic!("only a question: {effect:?}") };
         let voter = voter.0 as usize;
         assert_ne!(voter, index, "nobody asks itself");
-        let sender = Sender { peer: peer(voter), incarnation: incarnation(voter, 1) };
+        // As the newest process that this one knows of: it would not listen to an older one, and of a newer one it hears by other messages.
+        let newest = node.hard.seen.get(&peer(voter)).copied();
+        let sender = Sender { peer: peer(voter), incarnation: newest.unwrap_or_else(|| incarnation(voter, 1)) };
         let body = Body::Vote { granted: true, pre: true };
         node.replica.step(0, Input::Message(Envelope { sender, body, ..question }), effects);
     }

@@ -57,13 +57,30 @@ pub fn named() -> Vec<Named> {
     const QUORUM: CommitRule = CommitRule::Quorum { q: 2 };
     const ISR_1: CommitRule = CommitRule::Isr { min: 1 };
     const ISR_2: CommitRule = CommitRule::Isr { min: 2 };
-    let of = |rule| Config::appointed(rule);
+    let of = Config::appointed;
     let ci = |name, config| Named { name, size: Size::Ci, config };
+    let large = |name, config| Named { name, size: Size::Large, config: Config { states_max: 100_000_000, ..config } };
+    let two_writes = |config| Config { writes: 2, ..config };
+    let two_changes = |rule| Config { versions: 4, crashes: 0, ..of(rule) };
+    let read = |config| Config { reads: 1, crashes: 0, ..config };
     vec![
         ci("quorum:2", of(QUORUM)),
         ci("isr:1", of(ISR_1)),
         ci("isr:2", of(ISR_2)),
         ci("self-electing", Config::electing()),
+        ci("isr:1+changes", two_changes(ISR_1)),
+        ci("isr:2+changes", two_changes(ISR_2)),
+        large("quorum:2+write", two_writes(of(QUORUM))),
+        large("quorum:2+epoch", Config { epochs: 3, writes: 0, ..of(QUORUM) }),
+        large("quorum:2+read", read(of(QUORUM))),
+        large("isr:1+write", two_writes(of(ISR_1))),
+        large("isr:2+write", two_writes(of(ISR_2))),
+        large("isr:2+epoch", Config { epochs: 3, versions: 4, ..of(ISR_2) }),
+        large("isr:1+changes+crash", Config { crashes: 1, ..two_changes(ISR_1) }),
+        large("isr:2+changes+crash", Config { crashes: 1, ..two_changes(ISR_2) }),
+        large("isr:2+read", read(of(ISR_2))),
+        large("self-electing+write", Config { writes: 1, ..Config::electing() }),
+        large("self-electing+epoch", Config { epochs: 3, stands: 3, ..Config::electing() }),
     ]
 }
 
