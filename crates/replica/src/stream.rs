@@ -31,9 +31,9 @@ impl Replica {
     pub(crate) fn open(&mut self, out: &mut Vec<Effect>) {
         let asked = (self.log.end, self.log.last_epoch());
         let id = StreamId(self.last_stream.0 + 1);
-        assert!(id.number() > 0, "streams of one process are numbered by 32 bits");
         let following = self.part.following_mut().expect("a follower opens streams");
         assert!(following.stream.as_ref().is_none_or(|old| old.id < id), "stream ids grow");
+        assert!(id.number() > 0, "streams of one process are numbered by 32 bits");
         following.stream = Some(Stream { id, live: false, asked, told: 0, owed: None });
         self.last_stream = id;
         self.timers.stream_at = self.timers.now;

@@ -107,6 +107,7 @@ fn config(rule: &str, bounds: &[String]) -> Result<Config, String> {
             "versions" => config.versions = u64::from(value),
             "stands" => config.stands = few,
             "reads" => config.reads = few,
+            "live-every" => config.live_every = value as usize,
             "first-ballot" => config.first_ballot = value > 0,
             other => return Err(format!("there is no bound {other:?}")),
         }

@@ -51,7 +51,7 @@ impl Config {
             stands: 0,
             first_ballot: false,
             reads: 0,
-            live_every: 5_000,
+            live_every: 0,
             states_max: 20_000_000,
         }
     }

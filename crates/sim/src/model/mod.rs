@@ -61,13 +61,14 @@ mod tests {
 
     /// One epoch, one write and one crash: small enough for a build without optimisation.
     fn small(config: Config) -> Config {
-        Config { epochs: 1, streams: 2, first_ballot: true, ..config }
+        Config { epochs: 1, streams: 2, first_ballot: true, live_every: 500, ..config }
     }
 
     fn whole(config: Config) -> Report {
         let report = run(&config);
         assert_eq!(report.violation, None, "{config:?}\n{report}");
         assert!(report.complete, "{config:?}\n{report}");
+        assert!(report.healed > 4, "no state was healed: {report}");
         assert!(report.depth > 10 && report.states > 1_000, "the bounds leave too little to explore: {report}");
         report
     }

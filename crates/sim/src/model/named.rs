@@ -58,8 +58,12 @@ pub fn named() -> Vec<Named> {
     const ISR_1: CommitRule = CommitRule::Isr { min: 1 };
     const ISR_2: CommitRule = CommitRule::Isr { min: 2 };
     let of = Config::appointed;
-    let ci = |name, config| Named { name, size: Size::Ci, config };
-    let large = |name, config| Named { name, size: Size::Large, config: Config { states_max: 100_000_000, ..config } };
+    let ci = |name, config| Named { name, size: Size::Ci, config: Config { live_every: 5_000, ..config } };
+    let large = |name, config| Named {
+        name,
+        size: Size::Large,
+        config: Config { live_every: 5_000, states_max: 100_000_000, ..config },
+    };
     let two_writes = |config| Config { writes: 2, ..config };
     let two_changes = |rule| Config { versions: 4, crashes: 0, ..of(rule) };
     let read = |config| Config { reads: 1, crashes: 0, ..config };
