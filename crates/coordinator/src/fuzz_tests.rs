@@ -51,7 +51,7 @@ fn fuzz_batches_of_commands() {
             batch.to_vec()
         })
         .collect();
-    let repair = |input: &mut Vec<u8>| {
+    let repair = |input: &mut [u8]| {
         if input.len() >= 61 {
             let length = ((input.len() - 12) as u32).to_be_bytes();
             input[8..12].copy_from_slice(&length);

@@ -17,14 +17,14 @@ const KIND: [u8; 8] = *b"fuzzkind";
 const OPTIONS: Options = Options { segment_bytes: 4096 + 1024, zero_bytes: 512, cache_bytes: 600, create: false };
 
 /// Puts the checksum at the end right, and the length in a sealed file's header.
-fn repair_sealed(input: &mut Vec<u8>) {
+fn repair_sealed(input: &mut [u8]) {
     let (Some(covered), Some(length)) = (input.len().checked_sub(4), input.len().checked_sub(26)) else { return };
     input[18..22].copy_from_slice(&(length as u32).to_be_bytes());
     let checksum = crc32c::crc32c(&input[..covered]).to_be_bytes();
     input[covered..].copy_from_slice(&checksum);
 }
 
-fn repair_at(covered: usize) -> impl Fn(&mut Vec<u8>) {
+fn repair_at(covered: usize) -> impl Fn(&mut [u8]) {
     move |input| {
         if input.len() >= covered + 4 {
             let checksum = crc32c::crc32c(&input[..covered]).to_be_bytes();

@@ -80,7 +80,7 @@ fn fuzz_sums() {
     files.write_sums(1, &marker, &[]).expect("the folder can be written");
     let samples =
         ["sums.a", "sums.b"].map(|name| std::fs::read(folder.path().join(name)).expect("it was just written"));
-    let repair = |input: &mut Vec<u8>| {
+    let repair = |input: &mut [u8]| {
         if let Some(covered) = input.len().checked_sub(4) {
             let checksum = crc32c::crc32c(&input[..covered]).to_be_bytes();
             input[covered..].copy_from_slice(&checksum);

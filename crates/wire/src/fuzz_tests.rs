@@ -66,7 +66,7 @@ fn envelopes() -> Vec<Vec<u8>> {
 }
 
 /// Puts length and checksum of one frame right.
-fn repair_frame(input: &mut Vec<u8>) {
+fn repair_frame(input: &mut [u8]) {
     if input.len() < 8 {
         return;
     }
@@ -77,7 +77,7 @@ fn repair_frame(input: &mut Vec<u8>) {
 }
 
 /// Puts length and checksum of the first batch right, as if it went to the end.
-fn repair_batch(input: &mut Vec<u8>) {
+fn repair_batch(input: &mut [u8]) {
     if input.len() < batch::HEADER_BYTES {
         return;
     }
@@ -87,7 +87,7 @@ fn repair_batch(input: &mut Vec<u8>) {
     input[17..21].copy_from_slice(&checksum);
 }
 
-fn repair_end(input: &mut Vec<u8>) {
+fn repair_end(input: &mut [u8]) {
     let Some(covered) = input.len().checked_sub(4) else { return };
     let checksum = crc32c::crc32c(&input[..covered]).to_be_bytes();
     input[covered..].copy_from_slice(&checksum);
