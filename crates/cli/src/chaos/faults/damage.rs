@@ -145,7 +145,7 @@ pub(super) fn outcome(stage: &mut Stage<'_>, index: usize) -> anyhow::Result<Out
 }
 
 /// Why the database is halted there, if it is.
-fn halted(member: &crate::cluster::Member) -> Option<String> {
+pub(super) fn halted(member: &crate::cluster::Member) -> Option<String> {
     let status = member.status()?;
     let partition = status["partitions"].as_array()?.iter().find(|partition| partition["name"] == "main")?;
     partition["halted"].as_str().map(str::to_string)
