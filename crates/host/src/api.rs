@@ -71,7 +71,7 @@ pub trait Folders {
     type Log: LogStore;
 
     /// Opens the log of a partition, making it with this log id if it was never made before. One that was, and is not there any more, is an error: made
-    /// anew it would have forgotten what it promised.
+    /// anew it would have forgotten what it promised. [`LogError::Full`] says that it can be opened once there is room on the disk.
     fn open(&mut self, partition: PartitionId, name: &str, log: LogId) -> Result<Self::Log, LogError>;
 }
 
@@ -113,6 +113,8 @@ pub enum Effect<Job> {
     Answer(Ticket, Outcome),
     /// A role changed.
     Role(PartitionId, Role),
+    /// A partition waits for room on the disk, with what that said; or, with `None`, has found it and done what waited.
+    DiskFull(PartitionId, Option<String>),
     /// A partition stopped.
     Halted(PartitionId, String),
 }

@@ -11,7 +11,7 @@
 //! another is appointed. A follower needs none to hold entries and to acknowledge them, which others may need for their commits: it goes on until it
 //! is made to lead.
 
-use highwater_log::LogStore;
+use highwater_log::{LogError, LogStore};
 use highwater_partition::{Effect as PartitionEffect, Input as PartitionInput, Kind, Outcome, Partition, Ticket};
 use highwater_replica::{Mode, ReadError, Role, Start};
 use highwater_wire::{Body, Dest, Envelope, PartitionId};
@@ -51,7 +51,18 @@ impl<F: Folders> Host<F> {
             .map(|record| (record.id, record.name.clone()))
             .collect();
         for (id, name) in missing {
-            let database = match self.folders.open(id, &name, self.me.peer.log).map_err(|error| reason(&error)) {
+            let opened = self.folders.open(id, &name, self.me.peer.log);
+            if let Err(LogError::Full(reason)) = opened {
+                // Tried again at the next heartbeat.
+                if self.without_room.insert(id) {
+                    out.push(Effect::DiskFull(id, Some(reason)));
+                }
+                continue;
+            }
+            if self.without_room.remove(&id) {
+                out.push(Effect::DiskFull(id, None));
+            }
+            let database = match opened.map_err(|error| reason(&error)) {
                 Ok(log) => {
                     out.push(Effect::Opened(id, name));
                     Database::Open(Box::new(self.partition(id, log)))
@@ -154,6 +165,7 @@ impl<F: Folders> Host<F> {
                 PartitionEffect::Machine(command) => out.push(Effect::Machine(id, command)),
                 PartitionEffect::Answer(ticket, outcome) => out.push(Effect::Answer(ticket, outcome)),
                 PartitionEffect::Role(role) => out.push(Effect::Role(id, role)),
+                PartitionEffect::DiskFull(reason) => out.push(Effect::DiskFull(id, reason)),
                 PartitionEffect::Halted(reason) => out.push(Effect::Halted(id, reason)),
             }
         }

@@ -78,6 +78,8 @@ pub struct Host<F: Folders> {
     pub(crate) databases: BTreeMap<PartitionId, Database<F::Log>>,
     /// Databases whose state machine has stopped, and why.
     pub(crate) stopped: BTreeMap<PartitionId, String>,
+    /// Databases whose logs cannot be opened while the disk is full.
+    pub(crate) without_room: BTreeSet<PartitionId>,
 }
 
 impl<F: Folders> Host<F> {
@@ -119,6 +121,7 @@ impl<F: Folders> Host<F> {
             heartbeat_at: None,
             databases: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            without_room: BTreeSet::new(),
             start,
         };
         match log {

@@ -47,6 +47,7 @@ impl<F: Folders> Host<F> {
                     self.metadata_role(&role);
                     out.push(Effect::Role(PartitionId::METADATA, role));
                 }
+                PartitionEffect::DiskFull(reason) => out.push(Effect::DiskFull(PartitionId::METADATA, reason)),
                 PartitionEffect::Halted(reason) => self.halt_metadata(reason, out),
             }
         }

@@ -66,6 +66,7 @@ impl<F: Folders> Host<F> {
                     self.heartbeat_at = Some(self.now);
                     self.send_to_coordinator(Body::Heartbeat { leaving: self.leaving }, out);
                     self.renounce_halted(out);
+                    self.open_assigned(out);
                 }
             }
             Registration::Asking { .. } | Registration::Refused => {}

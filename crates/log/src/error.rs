@@ -5,7 +5,7 @@ use std::io;
 use highwater_wire::{LogId, Offset};
 
 use crate::control::SealError;
-use crate::replace::ReplaceError;
+use crate::replace::{ReplaceError, is_full};
 
 /// Why a log was not opened. Nothing was changed in its folder, except where an [`OpenError::Io`] or [`OpenError::Replace`] came in the middle of
 /// what recovery had decided; it decides the same when it is tried again.
@@ -108,5 +108,16 @@ pub enum OpenError {
 impl OpenError {
     pub(crate) fn io(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> OpenError {
         move |error| OpenError::Io { doing, name: name.to_owned(), error }
+    }
+}
+
+impl OpenError {
+    /// Whether the disk is merely full: nothing is wrong with the folder, and it may be opened once there is room.
+    pub fn is_full(&self) -> bool {
+        match self {
+            OpenError::Io { error, .. } => is_full(error),
+            OpenError::Replace(error) => error.harmless,
+            _ => false,
+        }
     }
 }

@@ -29,7 +29,7 @@ pub use flush::FlushJob;
 pub use io::{Io, IoFile};
 pub use log::{Log, Options};
 pub use open::Recovered;
-pub use replace::{ReplaceError, durable_replace};
+pub use replace::{ReplaceError, durable_replace, is_full};
 pub use store::{FlushDone, LogError, LogStore};
 
 #[cfg(test)]

@@ -58,6 +58,6 @@ pub(crate) fn replace_with<I: Io>(
 }
 
 /// Whether an error says that there is no space left.
-pub(crate) fn is_full(error: &io::Error) -> bool {
+pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

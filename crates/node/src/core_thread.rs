@@ -227,6 +227,12 @@ impl Core {
                     });
                 }
             }
+            Effect::DiskFull(partition, Some(reason)) => {
+                tracing::warn!(partition = partition.0, %reason, "waits for room on the disk: nothing is written or sent until then");
+            }
+            Effect::DiskFull(partition, None) => {
+                tracing::info!(partition = partition.0, "there is room on the disk again: goes on");
+            }
             Effect::Halted(partition, reason) => self.halted(partition, reason),
         }
         Ok(())

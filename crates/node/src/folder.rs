@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use highwater_host::{Folders, NodeState};
-use highwater_log::{FileIo, Io, IoFile, Log, LogError, Options, control, durable_replace};
+use highwater_log::{FileIo, Io, IoFile, Log, LogError, Options, control, durable_replace, is_full};
 use highwater_wire::{Incarnation, LogId, NodeId, PartitionId, PeerId};
 
 use crate::config::Config;
@@ -301,13 +301,19 @@ impl Folders for Logs {
         let known = if partition == PartitionId::METADATA { "/metadata".to_string() } else { name.to_string() };
         let poisoned = |what: String| LogError::Poisoned(format!("{}: {what}", folder.display()));
         let options = Options { create: !self.made.contains(&known), ..Options::default() };
-        let io = FileIo::open(&folder).map_err(|error| poisoned(error.to_string()))?;
-        let log = Log::open(io, options, log).map_err(|error| poisoned(error.to_string()))?;
+        let full = |what: String| LogError::Full(format!("{}: {what}", folder.display()));
+        let io = FileIo::open(&folder)
+            .map_err(|error| if is_full(&error) { full(error.to_string()) } else { poisoned(error.to_string()) })?;
+        let log = Log::open(io, options, log)
+            .map_err(|error| if error.is_full() { full(error.to_string()) } else { poisoned(error.to_string()) })?;
         tracing::info!(partition = partition.0, name, folder = %folder.display(), recovered = ?log.recovered(), "opened a log");
-        if self.made.insert(known) {
-            let payload = postcard::to_stdvec(&self.made).expect("names can be written");
+        if !self.made.contains(&known) {
+            let mut made = self.made.clone();
+            made.insert(known);
+            let payload = postcard::to_stdvec(&made).expect("names can be written");
             durable_replace(&*self.io, "logs", &control::seal(LOGS_KIND, LOGS_VERSION, &payload))
-                .map_err(|error| poisoned(error.to_string()))?;
+                .map_err(|error| if error.harmless { full(error.to_string()) } else { poisoned(error.to_string()) })?;
+            self.made = made;
         }
         Ok(log)
     }

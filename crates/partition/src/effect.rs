@@ -19,6 +19,9 @@ pub enum Effect<Job> {
     Answer(Ticket, Outcome),
     /// The replica's role changed: for logs, metrics and whoever coordinates.
     Role(Role),
+    /// The disk is full (with what it said) in the middle of a step: nothing is sent or written until there is room. `None`: there is room again, and
+    /// everything that waited is done.
+    DiskFull(Option<String>),
     /// The log is poisoned or a law is broken: this partition does nothing more until the process restarts. Its tickets have been answered.
     Halted(String),
 }

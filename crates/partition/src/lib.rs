@@ -11,6 +11,7 @@ mod machine;
 mod partition;
 mod propose;
 mod read;
+mod starved;
 
 pub use effect::{Effect, Outcome, PeerStatus, Status};
 pub use input::{AckPolicy, Input, Proposal, Ticket};

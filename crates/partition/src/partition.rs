@@ -12,6 +12,7 @@ use crate::effect::{Effect, Outcome, PeerStatus, Status};
 use crate::hold::Holds;
 use crate::input::{Input, Ticket};
 use crate::read::Reads;
+use crate::starved::Starved;
 
 /// When a state machine gets the entries of the leader's own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub struct Partition<L: LogStore> {
     pub(crate) driver: Driver,
     pub(crate) holds: Holds,
     pub(crate) reads: Reads,
+    pub(crate) starved: Option<Starved>,
     halted: Option<String>,
 }
 
@@ -55,6 +57,7 @@ impl<L: LogStore> Partition<L> {
             driver: Driver::default(),
             holds: Holds::default(),
             reads: Reads::default(),
+            starved: None,
             halted: None,
         }
     }
@@ -82,6 +85,17 @@ impl<L: LogStore> Partition<L> {
     }
 
     fn try_step(&mut self, now: Millis, input: Input, out: &mut Vec<Effect<L::FlushJob>>) -> Result<(), LogError> {
+        if let Some(reason) = self.starved() {
+            match &input {
+                Input::Message(_) => return Ok(()),
+                Input::Read { ticket } => {
+                    out.push(Effect::Answer(*ticket, Outcome::Full(reason.to_owned())));
+                    return Ok(());
+                }
+                Input::Tick if !self.try_again(out)? => return self.finish_step(out),
+                _ => {}
+            }
+        }
         match input {
             Input::Message(envelope) => self.message(now, envelope, out)?,
             Input::Tick => self.drive(now, replica::Input::Tick, out)?,
@@ -121,7 +135,10 @@ impl<L: LogStore> Partition<L> {
     /// Drives the machine on, releases what waited, and begins a flush if anything is not yet durable.
     fn finish_step(&mut self, out: &mut Vec<Effect<L::FlushJob>>) -> Result<(), LogError> {
         self.advance_machine(out)?;
-        self.release_holds(out);
+        // The replica may have resigned already, which those who wait are told once that is durable.
+        if self.starved.is_none() {
+            self.release_holds(out);
+        }
         self.release_reads(out);
         out.extend(self.log.begin_flush().map(Effect::Flush));
         Ok(())
@@ -158,15 +175,29 @@ impl<L: LogStore> Partition<L> {
         effects: Vec<replica::Effect>,
         out: &mut Vec<Effect<L::FlushJob>>,
     ) -> Result<(), LogError> {
+        if let Some(starved) = &mut self.starved {
+            starved.effects.extend(effects);
+            return Ok(());
+        }
         let mut queue = VecDeque::from(effects);
         while let Some(effect) = queue.pop_front() {
-            match effect {
-                replica::Effect::Persist(hard) => self.log.persist(&hard)?,
-                replica::Effect::Append(batches) => self.log.append(&batches)?,
+            let written = match &effect {
+                replica::Effect::Persist(hard) => self.log.persist(hard),
+                replica::Effect::Append(batches) => self.log.append(batches),
                 replica::Effect::Cut(to) => {
                     assert!(!self.driver.holds_uncommitted(self.replica.hw()), "what is cut was rewound first");
-                    self.log.cut(to)?;
+                    self.log.cut(*to)
                 }
+                _ => Ok(()),
+            };
+            if let Err(LogError::Full(reason)) = written {
+                queue.push_front(effect);
+                self.starve(reason, queue, out);
+                return Ok(());
+            }
+            written?;
+            match effect {
+                replica::Effect::Persist(_) | replica::Effect::Append(_) | replica::Effect::Cut(_) => {}
                 replica::Effect::Send(dest, envelope) => out.push(Effect::Send(dest, envelope)),
                 replica::Effect::Ship { to, stream, from, max_bytes } => {
                     let batches = self.log.read(from, max_bytes)?;
@@ -225,6 +256,10 @@ impl<L: LogStore> Partition<L> {
 
     /// The position laws that join the three.
     fn check(&self) {
+        // What the replica has decided is not all done.
+        if self.starved.is_some() {
+            return;
+        }
         let (shape, hw) = (self.log.shape(), self.replica.hw());
         assert_eq!(shape, self.replica.shape(), "the replica's outline of the log is the log's own");
         assert!(hw <= shape.end, "HW {hw} is at most the log's end {}", shape.end);

@@ -26,7 +26,11 @@ impl<L: LogStore> Partition<L> {
             self.driver.refuse(reign, base, Refusal::Replica(error));
             return Ok(());
         }
-        let refusal = match self.log.reserve(batches.len()) {
+        let room = match self.starved() {
+            Some(reason) => Err(LogError::Full(reason.to_owned())),
+            None => self.log.reserve(batches.len()),
+        };
+        let refusal = match room {
             Err(LogError::Full(reason)) => Refusal::Full(reason),
             Err(error) => return Err(error),
             Ok(()) => {

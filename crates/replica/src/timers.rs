@@ -101,8 +101,9 @@ impl Replica {
 
     fn heartbeat(&mut self, out: &mut Vec<Effect>) {
         match &self.part {
-            // Nothing is lost by silence: whoever still follows asks, and is heard again by that.
-            Part::Leader(_) if self.is_deaf() => {}
+            // Whoever still follows asks, and is heard again by that. But another that was elected meanwhile may have fallen silent too, and then each would
+            // wait for ever for a word of the other's; a question keeps nobody from standing.
+            Part::Leader(_) if self.is_deaf() => self.ask_who_leads(out),
             Part::Leader(_) => {
                 self.beat(out);
                 self.repeat_proposal(out);
@@ -204,11 +205,48 @@ mod tests {
         bench.wire.clear();
         bench.now += 1;
         bench.step(0, Input::Timeout(Timeout::Heartbeat));
-        assert_eq!(bench.wire.len(), 0);
+        assert!(
+            bench.wire.iter().all(|(_, envelope)| envelope.body == Body::WhoLeads),
+            "it only asks: {:?}",
+            bench.wire
+        );
+        bench.wire.clear();
         bench.step(1, Input::Timeout(Timeout::Silent));
         bench.settle();
         bench.step(0, Input::Timeout(Timeout::Heartbeat));
         assert!(!bench.wire.is_empty(), "one of two others is enough");
+    }
+
+    /// Delivers and flushes among these alone, for as long as an election takes.
+    fn among(bench: &mut Bench, these: [usize; 2]) {
+        for _ in 0..8 {
+            bench.deliver_to(&these);
+            these.into_iter().for_each(|index| bench.flush(index));
+        }
+    }
+
+    /// The third, by which either would hear, is gone.
+    #[test]
+    fn of_two_leaders_that_hear_nobody_the_older_finds_the_newer() {
+        let mut bench = Bench::electing(3);
+        bench.step(0, Input::Timeout(Timeout::Election));
+        bench.settle();
+        let led_by = |bench: &Bench, index: usize| bench.replicas[index].leader().map(|leader| leader.node);
+        // Node 0 is cut off, and node 1 elected by the other two.
+        bench.now = 2 * Timing::default().election_ms.1 + 1;
+        bench.step(1, Input::Timeout(Timeout::Silent));
+        bench.step(2, Input::Timeout(Timeout::Silent));
+        bench.wire.clear();
+        bench.step(1, Input::Timeout(Timeout::Election));
+        among(&mut bench, [1, 2]);
+        bench.wire.clear();
+        assert_eq!((led_by(&bench, 0), led_by(&bench, 1)), (Some(NodeId(0)), Some(NodeId(1))));
+        bench.now *= 3;
+        for index in [0, 1] {
+            bench.step(index, Input::Timeout(Timeout::Heartbeat));
+        }
+        among(&mut bench, [0, 1]);
+        assert_eq!(led_by(&bench, 0), Some(NodeId(1)));
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl World {
                     let before = self.node(n).answers.insert(ticket, outcome);
                     assert!(before.is_none(), "every ticket is answered once");
                 }
-                Effect::Role(..) => {}
+                Effect::Role(..) | Effect::DiskFull(..) => {}
                 Effect::Halted(id, reason) => {
                     self.node(n).halted.insert(id, reason);
                 }

@@ -1,6 +1,9 @@
 //! A bench for one partition: a log in memory whose flushes end when the test says so, and messages made by hand.
 #![allow(missing_docs, dead_code, unreachable_pub)]
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use bytes::{Bytes, BytesMut};
 use highwater_log::{FlushDone, LogError, LogStore};
 use highwater_partition::{Command, Effect, Input, Kind, Outcome, Partition, Proposal, Reign, Ticket};
@@ -22,6 +25,8 @@ pub struct VecLog {
     generation: u64,
     flushing: bool,
     pub full: bool,
+    /// Not even promises and cuts find room. Shared, since the partition owns the log.
+    pub no_block: Rc<RefCell<bool>>,
     pub lost: Vec<Offset>,
 }
 
@@ -37,6 +42,9 @@ impl LogStore for VecLog {
     }
 
     fn persist(&mut self, hard: &HardState) -> Result<(), LogError> {
+        if *self.no_block.borrow() {
+            return Err(LogError::Full("no space left for a promise".into()));
+        }
         self.hard = hard.clone();
         Ok(())
     }
@@ -56,6 +64,9 @@ impl LogStore for VecLog {
     }
 
     fn cut(&mut self, to: Offset) -> Result<(), LogError> {
+        if *self.no_block.borrow() {
+            return Err(LogError::Full("no space left for a cut".into()));
+        }
         self.lost.extend(to..self.shape.end);
         self.batches.retain(|(base, _)| *base < to);
         self.shape.cut(to);
@@ -144,6 +155,7 @@ pub struct Bench {
     /// "publish 3", "answer 7": their order.
     pub order: Vec<String>,
     pub halted: Option<String>,
+    pub disk_full: Option<String>,
 }
 
 impl Bench {
@@ -175,6 +187,7 @@ impl Bench {
             sent: vec![],
             order: vec![],
             halted: None,
+            disk_full: None,
         }
     }
 
@@ -196,6 +209,7 @@ impl Bench {
                     self.answers.push((ticket, outcome));
                 }
                 Effect::Role(_) => {}
+                Effect::DiskFull(reason) => self.disk_full = reason,
                 Effect::Halted(reason) => self.halted = Some(reason),
             }
         }

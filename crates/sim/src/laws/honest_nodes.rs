@@ -38,7 +38,9 @@ impl Law for HonestNodes {
             }
             Observation::Sent { from, envelope } => {
                 let Body::Registered { incarnation, accepted: false } = &envelope.body else { return Ok(()) };
-                match self.processes.get(incarnation).filter(|node| !self.copied.contains(node)) {
+                // To a process that has ended, whose word arrives late, that answer is right and harms nobody.
+                let runs = |node: &&NodeId| self.starts.get(*node) == Some(&incarnation.starts);
+                match self.processes.get(incarnation).filter(|node| !self.copied.contains(node)).filter(runs) {
                     None => Ok(()),
                     Some(node) => Err(format!(
                         "node {from} refuses start {} of node {node} as one of an older copy, and its folder is the only one it ever had",
@@ -79,6 +81,7 @@ mod tests {
         for start in [5, 6] {
             assert!(see(&mut law, &mut facts, starts(2, start)).is_ok());
         }
+        assert!(see(&mut law, &mut facts, refuses(5)).is_ok(), "a late answer to a process that has ended");
         assert!(see(&mut law, &mut facts, refuses(6)).is_err());
         assert!(see(&mut law, &mut facts, starts(2, 6)).is_ok());
         assert!(see(&mut law, &mut facts, refuses(6)).is_ok());

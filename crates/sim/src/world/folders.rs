@@ -41,8 +41,9 @@ impl Folders for SimFolders {
         let place = Place { partition, node: self.node };
         // Where a log was made before, an empty folder is a loss, not a new log.
         let options = Options { create: !self.disk.was_made(partition), ..OPTIONS };
-        let inner = Log::open(self.disk.folder(partition), options, log)
-            .map_err(|error| LogError::Poisoned(error.to_string()))?;
+        let inner = Log::open(self.disk.folder(partition), options, log).map_err(|error| {
+            if error.is_full() { LogError::Full(error.to_string()) } else { LogError::Poisoned(error.to_string()) }
+        })?;
         self.disk.made(partition);
         let log = SimLog { place, inner, notes: Rc::clone(&self.notes) };
         let shape = log.inner.shape();

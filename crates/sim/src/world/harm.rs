@@ -24,9 +24,14 @@ pub(super) struct Harm {
 }
 
 impl Node {
-    /// Whether there is a reason for its partitions to halt, and for its processes not to start.
+    /// Whether there is a reason for its partitions to halt. A full disk is none: they wait for room.
     pub(super) fn may_halt(&self) -> bool {
-        self.disk_fault || self.disk.is_full() || self.harm.is_some()
+        self.disk_fault || self.harm.is_some()
+    }
+
+    /// Whether there is a reason for its processes not to start, and for what applies its log to stop.
+    pub(super) fn may_fail(&self) -> bool {
+        self.may_halt() || self.disk.is_full()
     }
 }
 

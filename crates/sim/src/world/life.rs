@@ -94,7 +94,7 @@ impl World {
                 self.perform(id, out);
             }
             Err(error) => {
-                let excused = self.node(id).may_halt();
+                let excused = self.node(id).may_fail();
                 if !self.see(Observation::NotStarted { node: id, error: error.to_string(), excused }) {
                     return;
                 }

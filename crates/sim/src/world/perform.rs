@@ -29,7 +29,7 @@ impl World {
         let Some(process) = self.node_mut(id).process.as_mut() else { return };
         let mut out = Vec::new();
         process.host.step(now, input, &mut out);
-        if !self.take_notes() || !self.watch(id) || !self.see(Observation::StepEnded { node: id }) {
+        if !self.take_notes() || !self.watch(id, &out) || !self.see(Observation::StepEnded { node: id }) {
             return;
         }
         self.perform(id, out);
@@ -82,6 +82,11 @@ impl World {
             Effect::Machine(partition, command) => self.command(id, partition, command),
             Effect::Answer(ticket, outcome) => self.answer(id, ticket, outcome),
             Effect::Role(partition, role) => self.role(id, partition, role),
+            Effect::DiskFull(partition, reason) => {
+                self.trace.note(now, &(id, partition, reason.is_some()), || {
+                    format!("node {id}: partition {}, room on the disk: {reason:?}", partition.0)
+                });
+            }
             Effect::Halted(partition, reason) => {
                 self.trace
                     .note(now, &(id, partition), || format!("node {id}: partition {} halted: {reason}", partition.0));

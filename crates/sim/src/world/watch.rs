@@ -1,17 +1,20 @@
 //! What an observer sees of a process after each of its steps.
 
+use std::collections::BTreeMap;
+
+use highwater_host::Effect;
 use highwater_partition::Partition;
 use highwater_replica::Role;
-use highwater_wire::{Body, Envelope, NodeId, Offset, PartitionId, PeerId};
+use highwater_wire::{Body, Envelope, Epoch, NodeId, Offset, PartitionId, PeerId};
 
 use super::World;
-use super::folders::SimLog;
+use super::folders::{SimJob, SimLog};
 use crate::facts::{Observation, Place};
 
 /// What is looked at of a partition.
 struct Glance {
     hw: Offset,
-    leads: Option<highwater_wire::Epoch>,
+    leads: Option<Epoch>,
     maximal: Option<Vec<PeerId>>,
 }
 
@@ -66,8 +69,16 @@ impl World {
         self.see(Observation::HighWatermark { place: Place { partition, node: from }, hw, leads: envelope.epoch })
     }
 
-    /// Looks at HW and sets of everything that runs on a node. False if a law is broken.
-    pub(super) fn watch(&mut self, id: NodeId) -> bool {
+    /// Looks at HW and sets of everything that runs on a node, after a step that put out these effects. A leadership may begin, commit and end in one
+    /// step, which only the effects show. False if a law is broken.
+    pub(super) fn watch(&mut self, id: NodeId, effects: &[Effect<SimJob>]) -> bool {
+        let led: BTreeMap<PartitionId, Epoch> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Role(partition, Role::Leader { epoch, .. }) => Some((*partition, *epoch)),
+                _ => None,
+            })
+            .collect();
         let database = self.database();
         let Some(process) = self.node_mut(id).process.as_mut() else { return true };
         let mut seen = Vec::new();
@@ -88,7 +99,8 @@ impl World {
             }
             if process.hw.get(&partition).copied().unwrap_or(0) != glance.hw {
                 process.hw.insert(partition, glance.hw);
-                seen.push(Observation::HighWatermark { place, hw: glance.hw, leads: glance.leads });
+                let leads = glance.leads.or_else(|| led.get(&partition).copied());
+                seen.push(Observation::HighWatermark { place, hw: glance.hw, leads });
             }
         }
         seen.into_iter().all(|seen| self.see(seen))

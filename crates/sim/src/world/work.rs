@@ -95,7 +95,7 @@ impl World {
 
     /// The machine has stopped, and its process with it.
     pub(super) fn machine_failed(&mut self, id: NodeId, error: &str) {
-        let excused = self.node(id).may_halt();
+        let excused = self.node(id).may_fail();
         if !self.see(Observation::MachineStopped { node: id, error: error.to_owned(), excused }) {
             return;
         }
