@@ -55,13 +55,15 @@ pub enum Fault {
     Stall,
     /// A node's clock jumps forward, or stands still.
     ClockJump,
+    /// A node comes back with an empty folder.
+    Wiped,
     /// Elections misbehave: decisions come late, twice, out of order or to the wrong node, nodes are taken for dead that live, and several coordinate.
     Elections,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 25] = [
+    pub const ALL: [Fault; 26] = [
         Fault::Kill,
         Fault::Power,
         Fault::PowerAll,
@@ -86,6 +88,7 @@ impl Fault {
         Fault::Partial,
         Fault::Stall,
         Fault::ClockJump,
+        Fault::Wiped,
         Fault::Elections,
     ];
 
@@ -116,6 +119,7 @@ impl Fault {
             Fault::Partial => "partial-partition",
             Fault::Stall => "disk-stall",
             Fault::ClockJump => "clock-jump",
+            Fault::Wiped => "wiped-disk",
             Fault::Elections => "misbehaving-elections",
         }
     }
@@ -135,6 +139,7 @@ impl Fault {
             Fault::IoError | Fault::DiskFull => Some(6_000),
             Fault::BitRot | Fault::LostWrite | Fault::Misdirected | Fault::ReadError => Some(5_000),
             Fault::Partial | Fault::Stall | Fault::ClockJump => Some(3_500),
+            Fault::Wiped => Some(7_000),
             Fault::Elections => Some(1_500),
             Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss | Fault::Garbled => None,
         }

@@ -12,6 +12,7 @@ use highwater_wire::{CommitRule, NodeId};
 use super::World;
 use super::event::{AtNode, Event, Restore};
 use super::node::Node;
+use super::swap::Folder;
 use crate::faults::Fault;
 
 /// What befell a node's copies.
@@ -21,6 +22,8 @@ pub(super) struct Harm {
     pub(super) fault: Fault,
     /// Tells it from others of the run.
     number: u64,
+    /// The true folder, while another lies in its place.
+    pub(super) away: Option<Folder>,
 }
 
 impl Node {
@@ -58,7 +61,7 @@ impl World {
         assert!(self.may_harm(id), "no more copies are harmed than can be spared");
         self.harms += 1;
         let number = self.harms;
-        self.node_mut(id).harm = Some(Harm { fault, number });
+        self.node_mut(id).harm = Some(Harm { fault, number, away: None });
         let when = self.now + self.rng.range(300_000, 6_000_000);
         self.queue.at(when, Event::Restore(Restore::Whole { node: id, number }));
     }
@@ -83,8 +86,14 @@ impl World {
 
     /// A node's copies are whole again. What its process has halted on, the next one opens.
     pub(super) fn make_whole(&mut self, id: NodeId) {
+        if self.node(id).is_strange() && self.node(id).process.is_some() {
+            self.die(id, false);
+        }
         let Some(harm) = self.node_mut(id).harm.take() else { return };
         self.trace.note(self.now, &(id, harm.number), || format!("node {id}: whole again after {}", harm.fault.name()));
+        if let Some(folder) = harm.away {
+            self.put_back(id, folder);
+        }
         let node = self.node(id);
         node.disk.mend();
         if harm.fault == Fault::ReadError {

@@ -52,7 +52,7 @@ impl World {
         }
         let incarnation = Incarnation { starts: self.node(id).state.starts + 1, random: self.rng.next() };
         let seed = self.rng.next();
-        let voters: Vec<PeerId> = self.nodes.values().map(Node::peer).collect();
+        let voters = self.voters.clone();
         let (now, profile, notes) = (self.now, self.profile, Rc::clone(&self.notes));
         let node = self.node_mut(id);
         node.life += 1;
@@ -70,7 +70,7 @@ impl World {
             seed,
             now: node.clock.shows(now),
         };
-        let folders = SimFolders::new(id, incarnation, node.disk.clone(), notes);
+        let folders = SimFolders::new(node.seen_as(), incarnation, node.disk.clone(), notes);
         let mut out = Vec::new();
         let made = Host::new(start, folders, &mut out);
         self.trace.note(now, &(id, incarnation), || format!("node {id}: start {}", incarnation.starts));
@@ -120,7 +120,7 @@ impl World {
         self.cuts.retain(|place, _| place.node != id);
         self.trace
             .note(now, &(id, power), || format!("node {id}: died, power {}", if power { "lost" } else { "kept" }));
-        if !self.see(Observation::Crashed { node: id }) {
+        if !self.see(Observation::Crashed { node: self.node(id).seen_as() }) {
             return;
         }
         let peers: Vec<NodeId> = self.nodes.keys().copied().filter(|peer| *peer != id).collect();

@@ -19,6 +19,7 @@ mod replay;
 mod serve;
 mod spoil;
 mod strike;
+mod swap;
 mod watch;
 mod work;
 
@@ -108,6 +109,8 @@ pub(crate) struct World {
     leader: Option<NodeId>,
     /// The greatest epoch that the database was led in.
     leader_epoch: Option<Epoch>,
+    /// The first voters, with the logs that they were made with.
+    voters: Vec<PeerId>,
     /// How often copies came to harm.
     harms: u64,
     /// How elections misbehave.
@@ -168,13 +171,14 @@ impl World {
             history: History::default(),
             ops: 0,
             attempts: 0,
-            oracle: Oracle::new(Set { rule, members: voters }, laws),
+            oracle: Oracle::new(Set { rule, members: voters.clone() }, laws),
             notes: Rc::new(RefCell::new(Vec::new())),
             cuts: BTreeMap::new(),
             trace: Trace::new(plan.text),
             counted: Counted::default(),
             leader: None,
             leader_epoch: None,
+            voters,
             harms: 0,
             elections: elections::Misbehaviour::default(),
             healed: None,

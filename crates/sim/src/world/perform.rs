@@ -11,7 +11,7 @@ use super::folders::SimJob;
 use super::node::Doom;
 use super::node::{Database, Work};
 use crate::clients::Instant;
-use crate::facts::{Observation, Place};
+use crate::facts::Observation;
 
 impl World {
     /// Lets a node take one input in, and performs what follows.
@@ -21,7 +21,7 @@ impl World {
             _ => None,
         };
         if let Some(envelope) = received
-            && !self.see(Observation::Received { node: id, envelope })
+            && !self.see(Observation::Received { node: self.node(id).seen_as(), envelope })
         {
             return;
         }
@@ -29,7 +29,10 @@ impl World {
         let Some(process) = self.node_mut(id).process.as_mut() else { return };
         let mut out = Vec::new();
         process.host.step(now, input, &mut out);
-        if !self.take_notes() || !self.watch(id, &out) || !self.see(Observation::StepEnded { node: id }) {
+        if !self.take_notes()
+            || !self.watch(id, &out)
+            || !self.see(Observation::StepEnded { node: self.node(id).seen_as() })
+        {
             return;
         }
         self.perform(id, out);
@@ -95,7 +98,7 @@ impl World {
                 if let Some(process) = node.process.as_mut() {
                     process.halted = Some(reason.clone());
                 }
-                let place = Place { partition, node: id };
+                let place = self.place(id, partition);
                 if !self.see(Observation::Halted { place, reason, excused }) {
                     return;
                 }
@@ -124,13 +127,15 @@ impl World {
             _ if !metadata && self.leader == Some(id) => self.leader = None,
             _ => {}
         }
-        let place = Place { partition, node: id };
+        let place = self.place(id, partition);
         self.see(Observation::Role { place, role });
     }
 
     /// A message leaves.
     fn send(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
-        if !self.claims(from, &envelope) || !self.see(Observation::Sent { from, envelope: envelope.clone() }) {
+        if !self.claims(from, &envelope)
+            || !self.see(Observation::Sent { from: self.node(from).seen_as(), envelope: envelope.clone() })
+        {
             return;
         }
         self.trace.note(self.now, &(from, to, &envelope), || format!("{from} -> {to}: {}", brief(&envelope)));
@@ -162,7 +167,8 @@ impl World {
         let (now, slow) = (self.now, self.node(id).slow_until > self.now);
         let (shortest, longest) = if slow { (20_000, 800_000) } else { self.profile.flush_us() };
         let takes: Instant = self.rng.range(shortest, longest);
-        self.cuts.remove(&Place { partition, node: id });
+        let place = self.place(id, partition);
+        self.cuts.remove(&place);
         self.later(id, now + takes, AtNode::Flush { partition, job });
     }
 
@@ -173,7 +179,7 @@ impl World {
             self.later(id, stalled_until, AtNode::Flush { partition, job });
             return;
         }
-        let place = Place { partition, node: id };
+        let place = self.place(id, partition);
         let (done, seen) = job.run(place, &self.cuts);
         if !self.see(seen) {
             return;
@@ -189,7 +195,7 @@ impl World {
     }
 
     fn command(&mut self, id: NodeId, partition: PartitionId, command: Command) {
-        let place = Place { partition, node: id };
+        let place = self.place(id, partition);
         self.trace.note(self.now, &place, || format!("node {id}: machine {}", told(&command)));
         let keeps = self.rng.percent(8);
         let node = self.node_mut(id);

@@ -66,7 +66,8 @@ impl World {
             return true;
         }
         process.hw.insert(partition, hw);
-        self.see(Observation::HighWatermark { place: Place { partition, node: from }, hw, leads: envelope.epoch })
+        let place = self.place(from, partition);
+        self.see(Observation::HighWatermark { place, hw, leads: envelope.epoch })
     }
 
     /// Looks at HW and sets of everything that runs on a node, after a step that put out these effects. A leadership may begin, commit and end in one
@@ -79,7 +80,7 @@ impl World {
                 _ => None,
             })
             .collect();
-        let database = self.database();
+        let (database, name) = (self.database(), self.node(id).seen_as());
         let Some(process) = self.node_mut(id).process.as_mut() else { return true };
         let mut seen = Vec::new();
         let metadata = process.host.metadata_partition().map(|partition| (PartitionId::METADATA, partition));
@@ -87,7 +88,7 @@ impl World {
         let glances: Vec<_> =
             metadata.into_iter().chain(databases).map(|(id, partition)| (id, glance(partition))).collect();
         for (partition, glance) in glances {
-            let place = Place { partition, node: id };
+            let place = Place { partition, node: name };
             if let (Some(epoch), Some(maximal)) = (glance.leads, glance.maximal)
                 && process.counted.get(&partition) != Some(&maximal)
             {
