@@ -92,6 +92,66 @@ impl World {
 
     /// The true folder is put back.
     pub(super) fn put_back(&mut self, id: NodeId, folder: Folder) {
-        drop(self.node_mut(id).exchange(folder));
+        let mut rng = self.rng.clone().fork(41);
+        let node = self.node_mut(id);
+        drop(node.exchange(folder));
+        // Both machines' files bear the same path, which leads to those of the one that came last.
+        node.store.crash(false, &mut rng);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::step_laws;
+    use crate::machine::State;
+    use crate::options::Profile;
+    use crate::plan::{Plan, Reduction};
+
+    /// A cluster in which folders are wiped and processes killed, and nothing else happens.
+    fn world(seed: u64) -> World {
+        let reduction = Reduction { without: Fault::ALL.to_vec(), ..Reduction::default() };
+        let mut world = World::new(&Plan { seed, profile: Profile::Quorum3, reduction, text: false }, step_laws());
+        for fault in [Fault::Wiped, Fault::Kill] {
+            world.faults.push(fault);
+            world.schedule_strike(fault);
+        }
+        world
+    }
+
+    #[test]
+    fn an_empty_folder_makes_another_peer_and_the_true_one_comes_back_as_it_was() {
+        let (mut world, one) = (world(1), NodeId(1));
+        world.start(one);
+        assert!(world.broken.is_none());
+        let (peer, logs) = (world.node(one).peer(), world.node(one).disk.folders().len());
+        assert!(logs > 0, "the metadata's log was made");
+        assert!(world.wipe(one));
+        let state = world.node(one).away().map(|folder| folder.state.clone());
+        assert!(state.as_ref().is_some_and(|state| state.starts == 1));
+        assert_ne!(world.node(one).peer(), peer);
+        assert!(world.voters.iter().all(|voter| voter.node != world.node(one).seen_as()), "a member of nothing");
+        assert!(world.node(one).disk.folders().is_empty());
+        assert!(!world.wipe(NodeId(2)), "no more than can be spared");
+        world.start(one);
+        assert!(world.broken.is_none());
+        world.make_whole(one);
+        let node = world.node(one);
+        assert_eq!((node.peer(), node.disk.folders().len(), node.seen_as()), (peer, logs, one));
+        assert_eq!(Some(&node.state), state.as_ref(), "what the other folder's processes did is not in it");
+    }
+
+    #[test]
+    fn clusters_bear_wiped_folders() {
+        let mut wiped = 0;
+        for seed in 1..=6 {
+            let mut world = world(seed);
+            world.run();
+            assert!(world.broken().is_none(), "seed {seed}: {:?}", world.broken());
+            wiped += world.counted().faults.get(&Fault::Wiped).copied().unwrap_or(0);
+            let ends: Vec<&State> = world.ends.values().collect();
+            assert!(ends.len() >= 2, "those who are not lost answer the last reads");
+        }
+        assert!(wiped > 0, "somebody lost a folder");
     }
 }
