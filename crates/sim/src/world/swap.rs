@@ -95,6 +95,9 @@ impl World {
         let mut rng = self.rng.clone().fork(41);
         let node = self.node_mut(id);
         drop(node.exchange(folder));
+        // What was to fail there when it was taken away does not fail unannounced now that it is back.
+        node.disk.heal();
+        node.store.heal();
         // Both machines' files bear the same path, which leads to those of the one that came last.
         node.store.crash(false, &mut rng);
     }
