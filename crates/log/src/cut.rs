@@ -10,7 +10,7 @@
 use highwater_wire::Offset;
 
 use crate::control::{Control, Cut};
-use crate::frame::{CHUNK_BYTES, Reader};
+use crate::frame::{ALIGN, CHUNK_BYTES, Reader};
 use crate::io::{Io, IoFile};
 use crate::log::Log;
 use crate::replace::replace_with;
@@ -91,10 +91,15 @@ impl<I: Io> Log<I> {
                 while at < segment.position {
                     let want = (segment.position - at).min(CHUNK_BYTES as u64) as usize;
                     let bytes = reader.bytes(at, want)?;
-                    if bytes.len() < want {
+                    // A loss of power may have left the file's end in the padding behind the last frame, which is zeros.
+                    let padding = want - bytes.len();
+                    if padding > 0 && (padding >= ALIGN as usize || at + want as u64 != segment.position) {
                         return Err(std::io::ErrorKind::UnexpectedEof.into());
                     }
                     out.write_at(end, &bytes)?;
+                    if padding > 0 {
+                        out.write_at(end + bytes.len() as u64, &[0; ALIGN as usize][..padding])?;
+                    }
                     (at, end) = (at + want as u64, end + want as u64);
                 }
             }

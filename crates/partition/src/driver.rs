@@ -202,7 +202,9 @@ impl<L: LogStore> Partition<L> {
     pub(crate) fn advance_machine(&mut self, out: &mut Vec<Effect<L::FlushJob>>) -> Result<(), LogError> {
         let (hw, end) = (self.replica.hw(), self.log.shape().end);
         let leads = self.driver.leads.filter(|_| self.kind == Kind::Ahead);
-        if self.driver.phase == Phase::Applying && self.driver.requested == self.driver.applied {
+        // While something waits for room, the log is not what the replica says it is.
+        let log_is_told = self.starved().is_none();
+        if log_is_told && self.driver.phase == Phase::Applying && self.driver.requested == self.driver.applied {
             let target = if leads.is_some() { end } else { hw };
             if self.driver.applied < target {
                 let (to, batches) = self.whole_batches(self.driver.applied, target)?;

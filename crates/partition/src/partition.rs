@@ -93,6 +93,8 @@ impl<L: LogStore> Partition<L> {
                     return Ok(());
                 }
                 Input::Tick if !self.try_again(out)? => return self.finish_step(out),
+                // What was flushed meanwhile is counted once nothing waits any more.
+                Input::Tick => self.drive(now, replica::Input::Flushed(self.log.shape().flushed), out)?,
                 _ => {}
             }
         }
@@ -102,7 +104,10 @@ impl<L: LogStore> Partition<L> {
             Input::Disconnected(node) => self.drive(now, replica::Input::Disconnected(node), out)?,
             Input::FlushDone(done) => {
                 let flushed = self.log.finish_flush(done)?;
-                self.drive(now, replica::Input::Flushed(flushed), out)?;
+                // The replica's outline of the log may be ahead of a cut or an append that waits for room.
+                if self.starved.is_none() {
+                    self.drive(now, replica::Input::Flushed(flushed), out)?;
+                }
             }
             Input::Propose(proposal) => self.propose(now, proposal, out)?,
             Input::Hold { ticket, reign, until, wrote, ack } => {

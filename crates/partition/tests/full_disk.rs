@@ -100,3 +100,38 @@ fn accept(bench: &mut Bench, epoch: u32) -> highwater_wire::StreamId {
     bench.step(message(2, epoch, Body::Accept { stream, end, last_epoch, hw: 0, start: 0 }));
     stream
 }
+
+#[test]
+fn a_flush_that_ends_before_a_cut_that_waits_counts_only_after_it() {
+    let mut bench = Bench::new();
+    bench.step(message(9, 1, lead(2, &quorum(2, &[1, 2, 3]), 1)));
+    let stream = accept(&mut bench, 1);
+    bench.step(message(2, 1, Body::Batch { stream, base: 0, batches: entries(0, 1, &["a", "b"]), hw: 0, start: 0 }));
+    let running = bench.flush.take().expect("a flush is under way");
+    bench.step(message(9, 2, lead(3, &quorum(2, &[1, 2, 3]), 2)));
+    let (stream, end, last_epoch) = opened(&bench);
+    let no_block = Rc::clone(&bench.partition.log().no_block);
+    *no_block.borrow_mut() = true;
+    bench.step(message(3, 2, Body::Diverge { stream, end, last_epoch, epoch: None, stop: 0 }));
+    bench.step(Input::FlushDone(running));
+    assert_eq!(bench.partition.status(0).end, 2, "the log is not cut yet");
+    *no_block.borrow_mut() = false;
+    bench.step(Input::Tick);
+    assert_eq!((bench.partition.status(0).end, bench.partition.status(0).leo, &bench.halted), (0, 0, &None));
+}
+
+#[test]
+fn a_leader_whose_first_entry_waits_is_not_told_to_lead_before_it() {
+    let mut bench = Bench::new();
+    let no_block = Rc::clone(&bench.partition.log().no_block);
+    bench.step(message(9, 1, Body::PromiseRequest { ballot: 1 }));
+    *no_block.borrow_mut() = true;
+    bench.step(message(9, 1, lead(1, &quorum(1, &[1]), 1)));
+    assert!(bench.disk_full.is_some(), "there is no room for the control entry");
+    assert_eq!(bench.run_machine(), None, "the log does not end where the machine would begin");
+    *no_block.borrow_mut() = false;
+    bench.step(Input::Tick);
+    bench.flush();
+    let (_, end) = bench.run_machine().expect("now it leads");
+    assert_eq!((end, bench.partition.status(0).published, &bench.halted), (1, 1, &None));
+}

@@ -54,6 +54,9 @@ impl LogStore for VecLog {
     }
 
     fn append(&mut self, batches: &Bytes) -> Result<(), LogError> {
+        if *self.no_block.borrow() {
+            return Err(LogError::Full("no space left for entries".into()));
+        }
         for split in batch::split(batches) {
             let (header, bytes) = split.expect("a replica appends whole batches");
             assert_eq!(header.base, self.shape.end);

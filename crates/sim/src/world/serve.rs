@@ -143,7 +143,7 @@ impl World {
                 self.answer_client(id, attempt, if wrote { End::Unknown } else { End::Failed });
             }
             Waiting::Read { attempt, .. } => self.answer_client(id, attempt, End::Failed),
-            Waiting::Everything => {}
+            Waiting::Everything => self.ask_everything_again(id, "in time"),
         }
     }
 
