@@ -97,16 +97,16 @@ fn config(rule: &str, bounds: &[String]) -> Result<Config, String> {
     for bound in bounds {
         let (name, value) = bound.split_once('=').ok_or_else(|| format!("{bound:?} is no BOUND=NUMBER"))?;
         let value = number(value)?;
-        let few = u8::try_from(value).map_err(|_| format!("{bound:?} is too many"))?;
+        let few = || u8::try_from(value).map_err(|_| format!("{bound:?} is too many"));
         match name {
             "epochs" => config.epochs = value,
-            "writes" => config.writes = few,
-            "crashes" => config.crashes = few,
+            "writes" => config.writes = few()?,
+            "crashes" => config.crashes = few()?,
             "streams" => config.streams = u64::from(value),
-            "silences" => config.silences = few,
+            "silences" => config.silences = few()?,
             "versions" => config.versions = u64::from(value),
-            "stands" => config.stands = few,
-            "reads" => config.reads = few,
+            "stands" => config.stands = few()?,
+            "reads" => config.reads = few()?,
             "live-every" => config.live_every = value as usize,
             "first-ballot" => config.first_ballot = value > 0,
             other => return Err(format!("there is no bound {other:?}")),

@@ -29,7 +29,7 @@ impl Search {
                 actions.push(Action::At(index, Local::Write(facts.writes + 1)));
             }
             if facts.reads < self.config.reads && !matches!(role, Role::Idle | Role::Candidate { .. }) {
-                actions.push(Action::At(index, Local::Read));
+                actions.push(Action::At(index, Local::Read(facts.reads + 1)));
             }
             // The replicas are alike until one stands: that one is called replica 0.
             let may_stand = facts.stands < self.config.stands && (facts.stands > 0 || index == 0);
@@ -55,7 +55,7 @@ impl Search {
             due.push(Timeout::Silent);
         }
         // A read that nobody confirms is asked about again, and the coordinator with it.
-        if self.config.rule.is_some() && matches!(role, Role::Leader { .. }) && facts.read_floor.is_some() {
+        if self.config.rule.is_some() && matches!(role, Role::Leader { .. }) && !facts.read_floors.is_empty() {
             due.push(Timeout::Heartbeat);
         }
         if let (Some(CommitRule::Isr { .. }), Role::Leader { .. }) = (self.config.rule, role) {

@@ -28,7 +28,7 @@ fn at(search: &Search, local: &Local) -> String {
         Local::Fire(Timeout::Silent) => "gives its stream up as silent".to_owned(),
         Local::Fire(timeout) => format!("runs out of time: {timeout:?}"),
         Local::Stand => "has heard from no leader, would win, and stands".to_owned(),
-        Local::Read => "is asked for a linearizable read".to_owned(),
+        Local::Read(_) => "is asked for a linearizable read".to_owned(),
     }
 }
 

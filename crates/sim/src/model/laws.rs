@@ -160,8 +160,9 @@ pub(super) fn goes_live(nodes: &[Rc<Node>; REPLICAS], index: usize) -> Verdict {
     Ok(())
 }
 
-pub(super) fn reads(facts: &mut Facts, index: u64) -> Verdict {
-    let floor = facts.read_floor.take().ok_or("a read was answered twice")?;
+/// Read number `number` is given an index.
+pub(super) fn reads(facts: &mut Facts, number: u64, index: u64) -> Verdict {
+    let floor = facts.read_floors.remove(&number).ok_or("a read was answered twice")?;
     if index < floor {
         return Err(format!(
             "a linearizable read sees what was acknowledged before: its index is {index}, {floor} were committed when it arrived"

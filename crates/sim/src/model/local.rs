@@ -22,8 +22,8 @@ pub(super) struct Done {
     pub(super) led: Option<(Epoch, Vec<Entry>)>,
     /// Where the log was cut, at the lowest.
     pub(super) cut: Option<u64>,
-    /// Indexes that were given to reads.
-    pub(super) indexes: Vec<u64>,
+    /// Indexes that were given to reads: (the read's number, its index).
+    pub(super) indexes: Vec<(u64, u64)>,
     /// The write was refused, as when too few are in reach: nothing happened.
     pub(super) refused: bool,
 }
@@ -138,7 +138,7 @@ pub(super) fn step(
             }
             Local::Stand => stand(index, &mut node, &mut effects),
             Local::Fire(timeout) => node.replica.step(0, Input::Timeout(timeout), &mut effects),
-            Local::Read => node.replica.step(0, Input::Read(1), &mut effects),
+            Local::Read(number) => node.replica.step(0, Input::Read(number.into()), &mut effects),
         }
         perform(&mut node, effects, &mut done);
         (node, done)
@@ -200,7 +200,7 @@ pub(super) fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
             Effect::HighWatermark(hw) => done.hw = Some(hw),
             Effect::Role(Role::Leader { epoch, .. }) => done.led = Some((epoch, node.log.clone())),
             Effect::Role(_) => {}
-            Effect::Read(_, answer) => done.indexes.extend(answer.ok()),
+            Effect::Read(number, answer) => done.indexes.extend(answer.ok().map(|index| (number, index))),
         }
     }
 }

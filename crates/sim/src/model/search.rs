@@ -67,7 +67,7 @@ impl Search {
             reigns: Vec::new(),
             committed: Vec::new(),
             known_hw: [0; REPLICAS],
-            read_floor: None,
+            read_floors: Default::default(),
             writes: 0,
             crashes: 0,
             silences: 0,

@@ -116,7 +116,7 @@ impl Search {
             laws::announces(facts, index, &nodes[index], hw)?;
             laws::durable_where_promised(facts, &nodes, self.config.commit_rule())?;
         }
-        done.indexes.iter().try_for_each(|read| laws::reads(facts, *read))
+        done.indexes.iter().try_for_each(|(number, index)| laws::reads(facts, *number, *index))
     }
 
     /// The laws of what lies on the disks, as far as the step of replica `index` changed it.
@@ -187,9 +187,9 @@ fn count(facts: &mut Facts, what: Local) {
         Local::Write(_) => facts.writes += 1,
         Local::Fire(Timeout::Silent) => facts.silences += 1,
         Local::Stand => facts.stands += 1,
-        Local::Read => {
+        Local::Read(number) => {
             facts.reads += 1;
-            facts.read_floor = Some(facts.committed.len() as u64);
+            facts.read_floors.insert(number.into(), facts.committed.len() as u64);
         }
         Local::Deliver(_) | Local::Flush | Local::Fire(_) => {}
     }

@@ -1,6 +1,6 @@
 //! What a state is made of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_replica::{Replica, Timeout};
 use highwater_wire::{Envelope, Epoch, HardState, Incarnation, LogId, NodeId, PartitionId, PeerId, Sender, Version};
@@ -84,8 +84,8 @@ pub(super) struct Facts {
     pub(super) committed: Vec<(Entry, Epoch)>,
     /// The greatest HW each replica has announced, over restarts.
     pub(super) known_hw: [u64; REPLICAS],
-    /// How much was committed when the read arrived that waits for its index.
-    pub(super) read_floor: Option<u64>,
+    /// How much was committed when each read arrived that waits for its index, by the read's number.
+    pub(super) read_floors: BTreeMap<u64, u64>,
     pub(super) writes: u8,
     pub(super) crashes: u8,
     pub(super) silences: u8,
@@ -126,5 +126,5 @@ pub(super) enum Local {
     Fire(Timeout),
     /// Self-electing: the randomised time is over, and enough say that this replica would win.
     Stand,
-    Read,
+    Read(u8),
 }

@@ -21,7 +21,7 @@ fn facts(committed: &[(Entry, u32)]) -> Facts {
         reigns: Vec::new(),
         committed: committed.iter().map(|(entry, at)| (*entry, Epoch(*at))).collect(),
         known_hw: [0; REPLICAS],
-        read_floor: None,
+        read_floors: Default::default(),
         writes: 0,
         crashes: 0,
         silences: 0,
@@ -100,9 +100,10 @@ fn a_committed_entry_on_too_few_disks_is_seen() {
 #[test]
 fn a_read_that_misses_what_was_committed_is_seen() {
     let mut facts = facts(&[]);
-    facts.read_floor = Some(2);
-    broken(reads(&mut facts, 1), "a linearizable read sees");
-    broken(reads(&mut facts, 2), "answered twice");
+    facts.read_floors = [(1, 2), (2, 2)].into();
+    broken(reads(&mut facts, 1, 1), "a linearizable read sees");
+    broken(reads(&mut facts, 1, 2), "answered twice");
+    assert_eq!(reads(&mut facts, 2, 2), Ok(()), "each read has its own");
 }
 
 #[test]
