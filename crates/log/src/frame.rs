@@ -232,10 +232,12 @@ impl<'a, F: IoFile> Reader<'a, F> {
     pub(crate) fn find_header(&mut self, from: u64) -> io::Result<Option<(u64, FrameHeader)>> {
         let mut position = from.next_multiple_of(ALIGN);
         while position + HEADER_BYTES as u64 <= self.len {
-            let bytes = self.bytes(position, self.chunk.max(HEADER_BYTES))?;
-            if bytes.len() < HEADER_BYTES {
+            if self.bytes(position, HEADER_BYTES)?.len() < HEADER_BYTES {
                 return Ok(None);
             }
+            // Whatever was read with it is looked through; only at its end is read again, or a search from one frame to the next would read every byte as often as there
+            // are frames in a chunk.
+            let bytes = self.buffer.slice((position - self.at) as usize..);
             for step in (0..=bytes.len() - HEADER_BYTES).step_by(ALIGN as usize) {
                 let candidate = bytes[step..].first_chunk::<HEADER_BYTES>().expect("the loop ends that far before");
                 if candidate[..4] == MAGIC
@@ -311,6 +313,22 @@ mod tests {
             assert_eq!(reader.find_header(place).expect("nothing fails"), Some((place, header())), "from there");
             assert_eq!(reader.find_header(place + 1).expect("nothing fails"), None, "behind it");
         }
+    }
+
+    #[test]
+    fn a_search_from_frame_to_frame_reads_every_chunk_once() {
+        let io = crate::mem::MemIo::new();
+        io.put("f", &header().encode().repeat(200));
+        let file = crate::io::Io::open(&io, "f").expect("it was put there");
+        let mut reader = Reader::new(&*file, 1_024).expect("nothing fails");
+        let before = io.count(crate::mem::Op::Read);
+        let (mut from, mut found) = (0, 0);
+        while let Some((position, _)) = reader.find_header(from).expect("nothing fails") {
+            (from, found) = (position + ALIGN, found + 1);
+        }
+        let reads = io.count(crate::mem::Op::Read) - before;
+        assert_eq!(found, 200);
+        assert!(reads <= 200 * HEADER_BYTES as u64 / (1_024 - HEADER_BYTES as u64) + 2, "{reads} reads of a chunk");
     }
 
     #[test]
