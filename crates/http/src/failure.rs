@@ -171,5 +171,9 @@ pub(crate) fn respond(status: StatusCode, body: &impl Serialize) -> Response {
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
+    if status == StatusCode::UNAUTHORIZED {
+        // The body was not read, so the connection ends with this answer; a client that is not told sends its next request into it.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }

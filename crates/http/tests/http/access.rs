@@ -14,7 +14,9 @@ fn readers_read_and_nobody_comes_in_without_a_token() {
         let response = served.post_bytes(path, &[("authorization", &bearer)], body.to_string().as_bytes());
         (response.status, response.json())
     };
-    assert_eq!(served.post("/db/main/sql", &json!({"sql": "SELECT 1"})).status, 401);
+    let refused = served.post("/db/main/sql", &json!({"sql": "SELECT 1"}));
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.header("connection"), Some("close"), "its body was not read, so nothing may follow it");
     assert_eq!(served.get("/status").status, 401);
     assert_eq!(served.get("/db/main/backup").status, 401);
     assert_eq!(served.get("/ready").status, 200, "probes need no token");
