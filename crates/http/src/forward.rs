@@ -98,6 +98,11 @@ pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
     })
 }
 
+/// The answer to a node that forwarded what is not served here, and why.
+fn declined(why: &'static str) -> Response {
+    (StatusCode::MISDIRECTED_REQUEST, [(DECLINED, why)]).into_response()
+}
+
 /// What another node forwarded is served here or declined. A leader that is about to stop declines whatever would keep it from coming to an end of its writes, and goes on
 /// with the streams that live on it.
 async fn forwarded_here(
@@ -109,12 +114,12 @@ async fn forwarded_here(
 ) -> Result<Response, Failure> {
     let stops = app.node.leaving() && db.leader() == Some(app.node.id());
     let request = match kind {
-        Kind::Sql if stops => return Ok((StatusCode::MISDIRECTED_REQUEST, [(DECLINED, "leaving")]).into_response()),
+        Kind::Sql if stops => return Ok(declined("leaving")),
         Kind::Hrana if stops => {
             let (parts, body) = request.into_parts();
             let held = body::read(body, app.limits.body_bytes, &app.body_room).await?;
             if matches!(owner(app, &held.bytes), Server::Leader) {
-                return Ok((StatusCode::MISDIRECTED_REQUEST, [(DECLINED, "leaving")]).into_response());
+                return Ok(declined("leaving"));
             }
             Request::from_parts(parts, Body::from(held.bytes.clone()))
         }
