@@ -70,16 +70,24 @@ impl<L: LogStore> Partition<L> {
             }
             return;
         }
+        let was_starved = self.starved.is_some();
         match self.try_step(now, input, out) {
-            Ok(()) => self.check(),
+            Ok(()) => {
+                self.tell_of_room(was_starved, out);
+                self.check();
+            }
             Err(error) => self.halt(error.to_string(), out),
         }
     }
 
     /// Performs what the replica decided outside a step, as a step would.
     pub(crate) fn settle(&mut self, effects: Vec<replica::Effect>, out: &mut Vec<Effect<L::FlushJob>>) {
+        let was_starved = self.starved.is_some();
         match self.perform(effects, out).and_then(|()| self.finish_step(out)) {
-            Ok(()) => self.check(),
+            Ok(()) => {
+                self.tell_of_room(was_starved, out);
+                self.check();
+            }
             Err(error) => self.halt(error.to_string(), out),
         }
     }
@@ -197,7 +205,7 @@ impl<L: LogStore> Partition<L> {
             };
             if let Err(LogError::Full(reason)) = written {
                 queue.push_front(effect);
-                self.starve(reason, queue, out);
+                self.starve(reason, queue);
                 return Ok(());
             }
             written?;

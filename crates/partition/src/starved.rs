@@ -20,7 +20,7 @@ use crate::partition::Partition;
 /// What waits for room.
 #[derive(Debug)]
 pub(crate) struct Starved {
-    /// What the disk said first.
+    /// What the disk said last.
     pub(crate) reason: String,
     /// What is to be done, in order, once there is room. The first could not be.
     pub(crate) effects: VecDeque<replica::Effect>,
@@ -33,36 +33,26 @@ impl<L: LogStore> Partition<L> {
     }
 
     /// The first of these effects found the disk full and changed nothing.
-    pub(crate) fn starve(
-        &mut self,
-        reason: String,
-        effects: VecDeque<replica::Effect>,
-        out: &mut Vec<Effect<L::FlushJob>>,
-    ) {
+    pub(crate) fn starve(&mut self, reason: String, effects: VecDeque<replica::Effect>) {
         assert!(self.starved.is_none(), "what waits for room is performed by nobody else");
         assert!(!effects.is_empty(), "something found no room");
-        out.push(Effect::DiskFull(Some(reason.clone())));
         self.starved = Some(Starved { reason, effects });
     }
 
     /// Tries again what found no room. Returns whether everything was performed.
     pub(crate) fn try_again(&mut self, out: &mut Vec<Effect<L::FlushJob>>) -> Result<bool, LogError> {
-        let Some(Starved { reason, effects }) = self.starved.take() else { return Ok(true) };
-        let told = out.len();
-        self.perform(effects.into(), out)?;
-        match &mut self.starved {
-            // Nobody is told again, unless something was done meanwhile.
-            Some(starved) => {
-                starved.reason = reason;
-                if out.len() == told + 1 {
-                    out.truncate(told);
-                }
-                Ok(false)
-            }
-            None => {
-                out.push(Effect::DiskFull(None));
-                Ok(true)
-            }
+        if let Some(Starved { effects, .. }) = self.starved.take() {
+            self.perform(effects.into(), out)?;
+        }
+        Ok(self.starved.is_none())
+    }
+
+    /// Tells of it once when the disk turns out to be full, and once when there is room again.
+    pub(crate) fn tell_of_room(&self, was_starved: bool, out: &mut Vec<Effect<L::FlushJob>>) {
+        match (was_starved, self.starved()) {
+            (false, Some(reason)) => out.push(Effect::DiskFull(Some(reason.to_owned()))),
+            (true, None) => out.push(Effect::DiskFull(None)),
+            _ => {}
         }
     }
 }
