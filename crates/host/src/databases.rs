@@ -180,6 +180,7 @@ fn ticket_of(input: &PartitionInput) -> Option<Ticket> {
         | PartitionInput::AtLeast { ticket, .. } => Some(*ticket),
         PartitionInput::Message(_)
         | PartitionInput::Tick
+        | PartitionInput::Timeout(_)
         | PartitionInput::Disconnected(_)
         | PartitionInput::FlushDone(_)
         | PartitionInput::Propose(_)

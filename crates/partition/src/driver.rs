@@ -31,7 +31,7 @@ const APPLY_BYTES: usize = 1 << 20;
 /// Reigns whose refusals are remembered. A hold comes right after its proposal, so a handful would do.
 const REIGNS_REMEMBERED: usize = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Rewinding,
     Applying,
@@ -39,14 +39,14 @@ enum Phase {
 }
 
 /// Why a proposal of a reign was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Refusal {
     Replica(ProposeError),
     Full(String),
 }
 
 /// What is known of the state machine.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Driver {
     phase: Phase,
     /// What the machine has told to be applied.

@@ -19,14 +19,14 @@ use crate::input::{AckPolicy, Ticket};
 use crate::machine::Reign;
 use crate::partition::Partition;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Hold {
     reign: Reign,
     wrote: bool,
 }
 
 /// Held answers, by the offset they wait for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Holds {
     for_hw: BTreeMap<(Offset, Ticket), Hold>,
     for_flush: BTreeMap<(Offset, Ticket), Hold>,

@@ -1,11 +1,11 @@
 //! What goes into a partition.
 
 use bytes::BytesMut;
+use highwater_log::FlushDone;
+use highwater_replica::Timeout;
 use highwater_wire::{Envelope, Epoch, NodeId, Offset};
 
 use crate::machine::Reign;
-
-use highwater_log::FlushDone;
 
 /// A waiting request of the caller's; answered exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,8 @@ pub enum Input {
     Message(Envelope),
     /// Time has passed.
     Tick,
+    /// Does at once what `Tick` would do when that timer runs out, for checkers that know no time.
+    Timeout(Timeout),
     /// The connection to that node broke.
     Disconnected(NodeId),
     /// A flush job ended.

@@ -15,7 +15,7 @@ use crate::read::Reads;
 use crate::starved::Starved;
 
 /// When a state machine gets the entries of the leader's own log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Only once they are committed, on the leader as anywhere else: the metadata.
     AtHighWatermark,
@@ -23,8 +23,8 @@ pub enum Kind {
     Ahead,
 }
 
-/// A log, its replica and the driver of its state machine.
-#[derive(Debug)]
+/// A log, its replica and the driver of its state machine. Comparable where the log is, so that a checker can store and compare states.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition<L: LogStore> {
     pub(crate) id: PartitionId,
     sender: Sender,
@@ -109,6 +109,7 @@ impl<L: LogStore> Partition<L> {
         match input {
             Input::Message(envelope) => self.message(now, envelope, out)?,
             Input::Tick => self.drive(now, replica::Input::Tick, out)?,
+            Input::Timeout(timeout) => self.drive(now, replica::Input::Timeout(timeout), out)?,
             Input::Disconnected(node) => self.drive(now, replica::Input::Disconnected(node), out)?,
             Input::FlushDone(done) => {
                 let flushed = self.log.finish_flush(done)?;

@@ -11,7 +11,7 @@ use crate::input::Ticket;
 use crate::partition::Partition;
 
 /// Waiting reads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Reads {
     /// Asked of the replica, not answered yet.
     confirming: BTreeSet<Ticket>,

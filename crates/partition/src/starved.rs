@@ -18,7 +18,7 @@ use crate::effect::Effect;
 use crate::partition::Partition;
 
 /// What waits for room.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Starved {
     /// What the disk said last.
     pub(crate) reason: String,

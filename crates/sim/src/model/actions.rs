@@ -6,7 +6,7 @@ use highwater_replica::{Role, Timeout};
 use highwater_wire::{Body, CommitRule, Envelope};
 
 use super::search::Search;
-use super::world::{Action, COORDINATOR, Facts, Local, Node, State, peer};
+use super::world::{Action, COORDINATOR, Facts, Local, Node, State, peer, read_of};
 use super::{REPLICAS, coordinator};
 
 impl Search {
@@ -18,13 +18,14 @@ impl Search {
             let node = Rc::clone(self.nodes.get(state.nodes[index]));
             let deliveries = self.deliveries(index, state.nodes[index], state.inboxes[index]);
             actions.extend(deliveries.iter().map(|(message, _)| Action::At(index, Local::Deliver(*message))));
-            if node.durable < node.log.len() {
+            let (durable, end) = (node.disk().durable(), node.log().len());
+            if durable < end {
                 actions.push(Action::At(index, Local::Flush));
             }
             if facts.crashes < self.config.crashes {
-                actions.extend((node.durable..=node.log.len()).map(|kept| Action::At(index, Local::Crash(kept))));
+                actions.extend((durable..=end).map(|kept| Action::At(index, Local::Crash(kept))));
             }
-            let role = node.replica.role();
+            let role = node.replica().role();
             if matches!(role, Role::Leader { .. }) && facts.writes < self.config.writes {
                 actions.push(Action::At(index, Local::Write(facts.writes + 1)));
             }
@@ -50,12 +51,13 @@ impl Search {
 
     fn timeouts(&self, facts: &Facts, index: usize, role: &Role, node: &Node) -> Vec<Timeout> {
         let mut due = Vec::new();
-        let live = node.replica.stream_is_live();
+        let live = node.replica().stream_is_live();
         if matches!(role, Role::Follower { .. }) && live && facts.silences < self.config.silences {
             due.push(Timeout::Silent);
         }
         // A read that nobody confirms is asked about again, and the coordinator with it.
-        if self.config.rule.is_some() && matches!(role, Role::Leader { .. }) && !facts.read_floors.is_empty() {
+        let somebody_reads = facts.waiting.keys().any(|ticket| read_of(*ticket).is_some());
+        if self.config.rule.is_some() && matches!(role, Role::Leader { .. }) && somebody_reads {
             due.push(Timeout::Heartbeat);
         }
         if let (Some(CommitRule::Isr { .. }), Role::Leader { .. }) = (self.config.rule, role) {

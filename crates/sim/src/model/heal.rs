@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use highwater_replica::{Input, Role};
+use highwater_partition::{Input, Outcome, Ticket};
+use highwater_replica::Role;
 use highwater_wire::{Body, CommitRule, Envelope, Epoch, Millis, PeerId, Rank, Version};
 
-use super::local::{self, Done};
-use super::world::{COORDINATOR, Node, Record, from_coordinator};
+use super::disk;
+use super::local::Done;
+use super::world::{COORDINATOR, Node, Record, from_coordinator, ticket_of_write};
 use super::{Config, REPLICAS, coordinator};
 
 /// How much time passes between two looks at the clock.
@@ -31,6 +33,7 @@ pub(super) struct Healed {
     pub(super) nodes: [Option<Node>; REPLICAS],
     pub(super) record: Record,
     wire: VecDeque<(usize, Envelope)>,
+    answers: BTreeMap<Ticket, Outcome>,
     ballot: Option<Ballot>,
     /// The greatest epoch that somebody is known to have promised.
     heard: Option<Epoch>,
@@ -39,8 +42,8 @@ pub(super) struct Healed {
 
 impl Healed {
     pub(super) fn new(config: &Config, nodes: [Option<Node>; REPLICAS], record: Record) -> Healed {
-        let wire = VecDeque::new();
-        Healed { config: config.clone(), nodes, record, wire, ballot: None, heard: None, now: 0 }
+        let (config, wire, answers) = (config.clone(), VecDeque::new(), BTreeMap::new());
+        Healed { config, nodes, record, wire, answers, ballot: None, heard: None, now: 0 }
     }
 
     pub(super) fn living(&self) -> impl Iterator<Item = (usize, &Node)> {
@@ -49,8 +52,8 @@ impl Healed {
 
     /// The replica that leads, if one does that none of the others has promised beyond.
     pub(super) fn leader(&self) -> Option<(usize, Epoch, u64)> {
-        let latest = self.living().filter_map(|(_, node)| node.replica.promised()).max();
-        self.living().find_map(|(index, node)| match node.replica.role() {
+        let latest = self.living().filter_map(|(_, node)| node.replica().promised()).max();
+        self.living().find_map(|(index, node)| match node.replica().role() {
             Role::Leader { epoch, epoch_start } if Some(epoch) == latest => Some((index, epoch, epoch_start)),
             _ => None,
         })
@@ -79,39 +82,37 @@ impl Healed {
     }
 
     fn give(&mut self, index: usize, input: Input) {
-        self.act(index, |node, now, effects| node.replica.step(now, input, effects));
-        let unflushed = self.nodes[index].as_mut().filter(|node| node.durable < node.log.len());
-        if let Some(node) = unflushed {
-            node.durable = node.log.len();
-            let durable = Input::Flushed(node.durable as u64);
-            self.act(index, |node, now, effects| node.replica.step(now, durable, effects));
+        self.act(index, |node, now, done| node.give(now, [input], done));
+        if self.nodes[index].as_ref().is_some_and(|node| node.disk().durable() < node.log().len()) {
+            self.act(index, |node, now, done| node.give(now, [Input::FlushDone(disk::flushed())], done));
         }
     }
 
-    fn act<T>(
-        &mut self,
-        index: usize,
-        what: impl FnOnce(&mut Node, Millis, &mut Vec<highwater_replica::Effect>) -> T,
-    ) -> Option<T> {
-        let node = self.nodes[index].as_mut()?;
-        let (mut effects, mut done) = (Vec::new(), Done::default());
-        let said = what(node, self.now, &mut effects);
-        local::perform(node, effects, &mut done);
+    fn act(&mut self, index: usize, what: impl FnOnce(&mut Node, Millis, &mut Done)) {
+        let Some(node) = self.nodes[index].as_mut() else { return };
+        let mut done = Done::default();
+        what(node, self.now, &mut done);
         self.wire.extend(done.sent);
-        Some(said)
+        self.answers.extend(done.answers);
     }
 
-    /// The leader proposes a write. Returns the log's end after it.
+    /// A client's write comes to the leader. Returns the log's end after it.
     ///
     /// # Errors
-    /// What the replica says when it refuses.
+    /// If it is refused.
     pub(super) fn write(&mut self, index: usize, id: u8) -> Result<u64, String> {
-        let proposed = self.act(index, |node, now, effects| {
-            let epoch = node.replica.promised().expect("a leader has an epoch");
-            let base = node.log.len() as u64;
-            node.replica.propose(now, epoch, base, local::unstamped(id), effects)
-        });
-        proposed.ok_or("the leader is dead")?.map_err(|refused| format!("a write is refused: {refused}"))
+        let before = self.nodes[index].as_ref().map(|node| node.log().len());
+        self.act(index, |node, now, done| node.write(now, id, done));
+        let node = self.nodes[index].as_ref().ok_or("the leader is dead")?;
+        if Some(node.log().len()) == before {
+            return Err(format!("a write is refused: {:?}", self.answers.get(&ticket_of_write(id))));
+        }
+        Ok(node.log().len() as u64)
+    }
+
+    /// What was answered to the write of this number.
+    pub(super) fn answer_to_write(&self, id: u8) -> Option<&Outcome> {
+        self.answers.get(&ticket_of_write(id))
     }
 
     fn tell(&mut self, to: usize, envelope: Envelope) {

@@ -10,18 +10,23 @@
 //! | the leader's maximal set covers the recorded one | [`covers_record`] |
 //! | a reconciliation round lowers (last epoch, end) | [`cuts`] |
 //! | when a stream goes live, the follower's log is a prefix of the leader's | [`goes_live`] |
-//! | a linearizable read sees everything acknowledged before it arrived | [`reads`] |
+//! | whoever waits is answered once; a write said to be committed is, and a linearizable read sees all that was when it arrived | [`answers`] |
+//! | a write said to have failed is in no log, ever | [`failed_is_nowhere`] |
+//! | what readers see, and what a machine is told is committed, are the committed entries | [`shows`] |
+//! | once a log was cut, its machine holds nothing of what was cut | [`machine_holds_the_log`] |
 //! | once healed, the cluster serves again, also with one replica dead | `live`, from sampled states |
 //!
 //! What else the protocol promises belongs to the rule `leader` and to losses on purpose, which are not built.
 
 use std::rc::Rc;
 
+use highwater_partition::{Outcome, Ticket};
 use highwater_replica::Role;
 use highwater_wire::{CommitRule, Epoch};
 
 use super::REPLICAS;
-use super::world::{Entry, Facts, Node, Reign};
+use super::disk::Disk;
+use super::world::{Disks, Entry, Facts, Node, Reign, read_of, write_of};
 
 type Verdict = Result<(), String>;
 
@@ -50,21 +55,20 @@ pub(super) fn begins_to_lead(facts: &mut Facts, index: usize, starts: u64, epoch
 }
 
 /// A replica announces HW `hw`.
-pub(super) fn announces(facts: &mut Facts, index: usize, node: &Node, hw: u64) -> Verdict {
+pub(super) fn announces(facts: &mut Facts, index: usize, disk: &Disk, epoch: Epoch, hw: u64) -> Verdict {
     let count = hw as usize;
-    if count > node.durable {
-        return Err(format!("HW is at most LEO: replica {index} announces {hw} with {} durable", node.durable));
+    if count > disk.durable() {
+        return Err(format!("HW is at most LEO: replica {index} announces {hw} with {} durable", disk.durable()));
     }
-    if !holds(&node.log, facts, count.min(facts.committed.len())) {
+    if !holds(disk.log(), facts, count.min(facts.committed.len())) {
         return Err(format!(
             "what was committed never changes: replica {index} announces {:?}, committed is {:?}",
-            &node.log[..count],
+            &disk.log()[..count],
             facts.committed
         ));
     }
-    let epoch = node.replica.promised().ok_or("HW without an epoch")?;
     let known = facts.committed.len();
-    facts.committed.extend(node.log.iter().take(count).skip(known).map(|entry| (*entry, epoch)));
+    facts.committed.extend(disk.log().iter().take(count).skip(known).map(|entry| (*entry, epoch)));
     facts.known_hw[index] = facts.known_hw[index].max(hw);
     for reign in &facts.reigns {
         if !holds(&reign.log, facts, committed_before(facts, reign.epoch)) {
@@ -94,9 +98,9 @@ pub(super) fn cuts(facts: &Facts, index: usize, to: u64, before: &[Entry], after
     Ok(())
 }
 
-pub(super) fn logs_agree(nodes: &[Rc<Node>; REPLICAS]) -> Verdict {
+pub(super) fn logs_agree(disks: &Disks<'_>) -> Verdict {
     for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-        let (one, other) = (&nodes[a].log, &nodes[b].log);
+        let (one, other) = (disks[a].log(), disks[b].log());
         let same_epoch = |offset: &usize| one[*offset].epoch == other[*offset].epoch;
         if let Some(last) = (0..one.len().min(other.len())).rev().find(same_epoch)
             && one[..=last] != other[..=last]
@@ -109,9 +113,9 @@ pub(super) fn logs_agree(nodes: &[Rc<Node>; REPLICAS]) -> Verdict {
     Ok(())
 }
 
-pub(super) fn durable_where_promised(facts: &Facts, nodes: &[Rc<Node>; REPLICAS], rule: CommitRule) -> Verdict {
+pub(super) fn durable_where_promised(facts: &Facts, disks: &Disks<'_>, rule: CommitRule) -> Verdict {
     let count = facts.committed.len();
-    let holders: Vec<usize> = (0..REPLICAS).filter(|index| holds(nodes[*index].durable_log(), facts, count)).collect();
+    let holders: Vec<usize> = (0..REPLICAS).filter(|index| holds(disks[*index].durable_log(), facts, count)).collect();
     let kept = match rule {
         CommitRule::Quorum { q } => holders.len() >= q as usize,
         CommitRule::Isr { min } => {
@@ -130,11 +134,11 @@ pub(super) fn durable_where_promised(facts: &Facts, nodes: &[Rc<Node>; REPLICAS]
 pub(super) fn covers_record(facts: &Facts, nodes: &[Rc<Node>; REPLICAS]) -> Verdict {
     let (Some(epoch), Some((leader, starts))) = (facts.record.epoch, facts.record.leader) else { return Ok(()) };
     let node = &nodes[leader];
-    if node.starts != starts || !node.replica.leads(epoch) {
+    if node.starts != starts || !node.replica().leads(epoch) {
         return Ok(());
     }
-    let mut counted: Vec<usize> = node.replica.set().members.iter().map(|peer| peer.node.0 as usize).collect();
-    counted.extend(node.replica.proposed().into_iter().flatten().map(|peer| peer.node.0 as usize));
+    let mut counted: Vec<usize> = node.replica().set().members.iter().map(|peer| peer.node.0 as usize).collect();
+    counted.extend(node.replica().proposed().into_iter().flatten().map(|peer| peer.node.0 as usize));
     if !facts.record.set.iter().all(|member| counted.contains(member)) {
         return Err(format!(
             "the leader's maximal set covers the recorded one: replica {leader} counts {counted:?}, recorded is {:?}",
@@ -146,27 +150,82 @@ pub(super) fn covers_record(facts: &Facts, nodes: &[Rc<Node>; REPLICAS]) -> Verd
 
 /// Replica `index` has just accepted its stream.
 pub(super) fn goes_live(nodes: &[Rc<Node>; REPLICAS], index: usize) -> Verdict {
-    let Role::Follower { epoch, leader } = nodes[index].replica.role() else {
+    let Role::Follower { epoch, leader } = nodes[index].replica().role() else {
         return Err(format!("only followers have streams: replica {index}"));
     };
     let leader = &nodes[leader.node.0 as usize];
     // A leader that has left the epoch may have been cut since; what it held then can no longer be seen.
-    if leader.replica.leads(epoch) && !leader.log.starts_with(&nodes[index].log) {
+    if leader.replica().leads(epoch) && !leader.log().starts_with(nodes[index].log()) {
         return Err(format!(
             "a live stream's log is a prefix of the leader's: replica {index} has {:?}, its leader {:?}",
-            nodes[index].log, leader.log
+            nodes[index].log(),
+            leader.log()
         ));
     }
     Ok(())
 }
 
-/// Read number `number` is given an index.
-pub(super) fn reads(facts: &mut Facts, number: u64, index: u64) -> Verdict {
-    let floor = facts.read_floors.remove(&number).ok_or("a read was answered twice")?;
-    if index < floor {
+/// Replica `index` shows these entries to readers, or tells its machine that they are committed.
+pub(super) fn shows(facts: &Facts, index: usize, shown: &[Entry]) -> Verdict {
+    if shown.len() > facts.committed.len() || !holds(shown, facts, shown.len()) {
         return Err(format!(
-            "a linearizable read sees what was acknowledged before: its index is {index}, {floor} were committed when it arrived"
+            "readers are shown committed entries alone: replica {index} shows {shown:?}, committed is {:?}",
+            facts.committed
         ));
+    }
+    Ok(())
+}
+
+/// A machine whose rewind is not under way holds the beginning of the log, or all of it.
+pub(super) fn machine_holds_the_log(index: usize, log: &[Entry], machine: &[Entry]) -> Verdict {
+    if !log.starts_with(machine) {
+        return Err(format!(
+            "a machine holds nothing that was cut from its log: that of replica {index} holds {machine:?}, the log {log:?}"
+        ));
+    }
+    Ok(())
+}
+
+/// Replica `index` answers whoever waits with this ticket.
+pub(super) fn answers(facts: &mut Facts, index: usize, ticket: Ticket, outcome: &Outcome) -> Verdict {
+    let waiting = facts.waiting.remove(&ticket).filter(|waiting| waiting.node == index);
+    let waiting = waiting.ok_or_else(|| format!("whoever waits is answered once: {ticket:?} waits no more"))?;
+    match (write_of(ticket), read_of(ticket), outcome) {
+        (Some(id), _, Outcome::Done(position)) => {
+            let at = (position.offset as usize).checked_sub(1).and_then(|last| facts.committed.get(last));
+            let it_is = |(entry, _): &(Entry, Epoch)| entry.id == id && Some(entry.epoch) == position.epoch;
+            if !at.is_some_and(it_is) {
+                return Err(format!(
+                    "a write is acknowledged once it is committed: replica {index} acknowledges write {id} at {position:?}, committed is {:?}",
+                    facts.committed
+                ));
+            }
+        }
+        (Some(id), _, Outcome::Refused(_)) => {
+            facts.failed.insert(id);
+        }
+        (Some(_), _, Outcome::Unknown(_)) => {}
+        (Some(id), _, Outcome::Truncated { .. }) if facts.committed.iter().all(|(entry, _)| entry.id != id) => {}
+        (None, Some(_), Outcome::Done(position)) if (position.offset as usize) < waiting.floor => {
+            return Err(format!(
+                "a linearizable read sees what was acknowledged before: it is served at {position:?}, {} were committed when it arrived",
+                waiting.floor
+            ));
+        }
+        (None, Some(_), Outcome::Done(_) | Outcome::Lost(_)) => {}
+        _ => return Err(format!("an answer is of a kind that was asked for: {ticket:?} is answered {outcome:?}")),
+    }
+    Ok(())
+}
+
+/// A write said to have failed is in no log.
+pub(super) fn failed_is_nowhere(facts: &Facts, disks: &Disks<'_>) -> Verdict {
+    for (index, disk) in disks.iter().enumerate() {
+        if let Some(entry) = disk.log().iter().find(|entry| facts.failed.contains(&entry.id)) {
+            return Err(format!(
+                "a write said to have failed has no effect, ever: replica {index} has {entry:?} in its log"
+            ));
+        }
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Liveness: from sampled states, the cluster heals and must come back to service.
 //!
 //! From a state, every case is played in which all replicas live or one is dead, where the rule survives that. Within a bounded time somebody must
-//! lead; HW must reach the start of its epoch though nobody writes; every living follower's stream must be live; then a write must be committed, and
-//! be known as committed everywhere. What was committed before must still be there.
+//! lead; HW must reach the start of its epoch though nobody writes; every living follower's stream must be live; then a write must be committed and
+//! acknowledged, and be shown to readers everywhere. What was committed before must still be there.
 //!
 //! Where it may stand still: under `quorum:q` of n with fewer than q or than n - q + 1 living; under `isr:min` with fewer than `min` living members of
 //! the recorded ISR, or of a change of it that a leader has proposed and that may yet be recorded; in the self-electing partition with half or fewer.
@@ -10,6 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use highwater_partition::Outcome;
 use highwater_wire::CommitRule;
 
 use super::heal::Healed;
@@ -57,7 +58,7 @@ fn must_serve(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead
         members.filter(|member| Some(*member) != dead).count() >= min as usize
     };
     let proposed = facts.record.leader.and_then(|(leader, _)| {
-        let replica = &nodes[leader].replica;
+        let replica = nodes[leader].replica();
         let leads = replica.promised().is_some_and(|epoch| replica.leads(epoch));
         leads.then(|| replica.proposed()).flatten()
     });
@@ -73,7 +74,7 @@ fn play(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead: Opti
         healed.pass()?;
         let Some((leader, epoch, epoch_start)) = healed.leader() else { continue };
         let (_, node) = healed.living().find(|(index, _)| *index == leader).expect("it leads");
-        let hw = node.replica.hw();
+        let hw = node.replica().hw();
         let followers = |judge: &dyn Fn(&Node) -> bool| {
             healed.living().filter(|(index, _)| *index != leader).all(|(_, follower)| judge(follower))
         };
@@ -81,20 +82,23 @@ fn play(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead: Opti
             None => {
                 if hw >= epoch_start
                     && followers(&|follower| {
-                        follower.replica.stream_is_live() && follower.replica.promised() == Some(epoch)
+                        follower.replica().stream_is_live() && follower.replica().promised() == Some(epoch)
                     })
                 {
-                    if !laws::holds(&node.log, facts, facts.committed.len()) {
+                    if !laws::holds(node.log(), facts, facts.committed.len()) {
                         return Err(format!(
                             "replica {leader} leads with {:?}, committed was {:?}",
-                            node.log, facts.committed
+                            node.log(),
+                            facts.committed
                         ));
                     }
                     written = Some(healed.write(leader, WRITE)?);
                 }
             }
             Some(end) => {
-                if hw >= end && followers(&|follower| follower.replica.hw() >= end && follower.log == node.log) {
+                let shows = |node: &Node| node.machine.published().is_some_and(|shown| shown.len() as u64 >= end);
+                let answered = matches!(healed.answer_to_write(WRITE), Some(Outcome::Done(_)));
+                if hw >= end && answered && shows(node) && followers(&|it| shows(it) && it.log() == node.log()) {
                     return Ok(());
                 }
             }
@@ -103,12 +107,17 @@ fn play(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead: Opti
     let told: Vec<String> = healed
         .living()
         .map(|(index, node)| {
-            format!("replica {index} {:?} with HW {} of {}", node.replica.role(), node.replica.hw(), node.log.len())
+            format!(
+                "replica {index} {:?} with HW {} of {}",
+                node.replica().role(),
+                node.replica().hw(),
+                node.log().len()
+            )
         })
         .collect();
     let missing = match written {
         None => "a leader with all followers and HW at the start of its epoch",
-        Some(_) => "a write committed and known as committed everywhere",
+        Some(_) => "a write committed, acknowledged, and shown to readers everywhere",
     };
     Err(format!("there is not, within the time for it, {missing}: {}", told.join(", ")))
 }

@@ -1,15 +1,16 @@
-//! What one replica does on one input: the real step function, with its effects performed on a disk in memory.
+//! What one replica does on one input: the real partition takes its step, its log in memory and its machine do at once what they are told.
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::{Bytes, BytesMut};
-use highwater_replica::{Effect, Input, Mode, Replica, Role, Start, Timeout, Timing};
-use highwater_wire::batch::{self, Control, Record};
-use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, LogShape, Sender};
+use highwater_partition::{AckPolicy, Command, Effect, Input, Kind, Outcome, Partition, Proposal, Ticket};
+use highwater_replica::{Mode, Role, Start, Timeout, Timing};
+use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, Millis, Sender};
 
-use super::world::{COORDINATOR, Entry, Local, Node, PARTITION, incarnation, peer};
+use super::disk::{self, Disk};
+use super::machine::Machine;
+use super::world::{COORDINATOR, Entry, Local, Node, PARTITION, incarnation, peer, ticket_of_read, ticket_of_write};
 use super::{Config, REPLICAS};
 
 /// What a step did.
@@ -22,16 +23,28 @@ pub(super) struct Done {
     pub(super) led: Option<(Epoch, Vec<Entry>)>,
     /// Where the log was cut, at the lowest.
     pub(super) cut: Option<u64>,
-    /// Indexes that were given to reads: (the read's number, its index).
-    pub(super) indexes: Vec<(u64, u64)>,
-    /// The write was refused, as when too few are in reach: nothing happened.
-    pub(super) refused: bool,
+    /// What was shown to readers, or told to the machine as committed: the longest.
+    pub(super) shown: Option<Vec<Entry>>,
+    /// What was answered to whom.
+    pub(super) answers: Vec<(Ticket, Outcome)>,
+    /// The write was refused before anybody waited for it: nothing happened.
+    pub(super) declined: bool,
 }
 
 impl Done {
     /// Whether there is something in it that the oracle remembers or judges.
     pub(super) fn is_announced(&self) -> bool {
-        self.hw.is_some() || self.led.is_some() || self.cut.is_some() || !self.indexes.is_empty()
+        self.hw.is_some()
+            || self.led.is_some()
+            || self.cut.is_some()
+            || self.shown.is_some()
+            || !self.answers.is_empty()
+    }
+
+    fn show(&mut self, entries: &[Entry]) {
+        if self.shown.as_ref().is_none_or(|shown| shown.len() <= entries.len()) {
+            self.shown = Some(entries.to_vec());
+        }
     }
 }
 
@@ -43,63 +56,39 @@ pub(super) fn first(index: usize, config: &Config) -> Node {
         Some(_) => Default::default(),
         None => others.map(|other| (peer(other), incarnation(other, 1))).collect(),
     };
-    recover(index, 1, Vec::new(), HardState { seen, ..HardState::default() }, config)
+    let disk = Disk::new(Vec::new(), 0, HardState { seen, ..HardState::default() });
+    recover(index, 1, disk, Machine::default(), config, &mut Done::default())
 }
 
-fn recover(index: usize, starts: u64, log: Vec<Entry>, hard: HardState, config: &Config) -> Node {
-    let mut shape = LogShape::default();
-    log.iter().for_each(|entry| shape.append(entry.epoch, 1));
-    shape.flushed = shape.end;
-    let mode = match config.rule {
-        Some(_) => Mode::Appointed,
-        None => Mode::SelfElecting { voters: (0..REPLICAS).map(peer).collect() },
+/// A process starts on what is on its disk.
+pub(super) fn recover(
+    index: usize,
+    starts: u64,
+    disk: Disk,
+    machine: Machine,
+    config: &Config,
+    done: &mut Done,
+) -> Node {
+    use highwater_log::LogStore;
+    let (mode, kind) = match config.rule {
+        Some(_) => (Mode::Appointed, Kind::Ahead),
+        None => (Mode::SelfElecting { voters: (0..REPLICAS).map(peer).collect() }, Kind::AtHighWatermark),
     };
-    let replica = Replica::new(Start {
+    let start = Start {
         partition: PARTITION,
         me: peer(index),
         incarnation: incarnation(index, starts),
         mode,
         timing: Timing::default(),
         seed: 0,
-        shape,
-        hard: hard.clone(),
+        shape: disk.shape().clone(),
+        hard: disk.hard_state().clone(),
         now: 0,
-    });
-    Node { replica, starts, durable: log.len(), log, hard }
-}
-
-/// The bytes of an entry that is not stamped yet.
-pub(super) fn unstamped(id: u8) -> BytesMut {
-    match id {
-        0 => batch::build_control(&Control::EpochStart, 0),
-        id => {
-            let value = Bytes::copy_from_slice(&[id]);
-            batch::build(&[Record { key: None, value: Some(value) }], 0)
-        }
-    }
-}
-
-fn bytes_of(log: &[Entry], from: u64) -> Bytes {
-    let mut all = BytesMut::new();
-    for (offset, entry) in log.iter().enumerate().skip(from as usize) {
-        let mut one = unstamped(entry.id);
-        batch::stamp(&mut one, offset as u64, entry.epoch).expect("a batch built here");
-        all.extend_from_slice(&one);
-    }
-    all.freeze()
-}
-
-fn entries_of(batches: &Bytes) -> Vec<Entry> {
-    let entry = |item: Result<(batch::BatchHeader, Bytes), batch::BatchError>| {
-        let (header, bytes) = item.expect("only whole batches are appended");
-        assert_eq!(header.count, 1, "batches here have one entry");
-        let id = match header.control {
-            true => 0,
-            false => batch::records(&bytes).expect("a batch built here")[0].value.as_ref().expect("a value")[0],
-        };
-        Entry { epoch: header.epoch, id }
     };
-    batch::split(batches).map(entry).collect()
+    let holds = machine.end();
+    let mut node = Node { partition: Partition::new(start, disk, kind), machine, starts };
+    node.give(0, [Input::Rewound(holds)], done);
+    node
 }
 
 /// Takes the step.
@@ -115,32 +104,23 @@ pub(super) fn step(
 ) -> Result<(Node, Done), String> {
     let run = || {
         let (mut node, mut done) = (node.clone(), Done::default());
-        let mut effects = Vec::new();
         match local {
             Local::Deliver(_) => {
                 let envelope = message.expect("a delivery has a message").clone();
-                node.replica.step(0, Input::Message(envelope), &mut effects);
+                node.give(0, [Input::Message(envelope)], &mut done);
             }
-            Local::Flush => {
-                node.durable = node.log.len();
-                node.replica.step(0, Input::Flushed(node.durable as u64), &mut effects);
-            }
+            Local::Flush => node.give(0, [Input::FlushDone(disk::flushed())], &mut done),
             Local::Crash(kept) => {
-                assert!(kept >= node.durable, "what is durable survives");
-                node.log.truncate(kept);
-                node = recover(index, node.starts + 1, node.log, node.hard, config);
+                assert!(kept >= node.disk().durable(), "what is durable survives");
+                let disk = node.disk().after_crash(kept);
+                node = recover(index, node.starts + 1, disk, node.machine.after_crash(), config, &mut done);
             }
-            Local::Write(id) => {
-                let epoch = node.replica.promised().expect("a leader has an epoch");
-                let base = node.log.len() as u64;
-                let proposed = node.replica.propose(0, epoch, base, unstamped(id), &mut effects);
-                done.refused = proposed.is_err();
-            }
-            Local::Stand => stand(index, &mut node, &mut effects),
-            Local::Fire(timeout) => node.replica.step(0, Input::Timeout(timeout), &mut effects),
-            Local::Read(number) => node.replica.step(0, Input::Read(number.into()), &mut effects),
+            Local::Write(id) => node.write(0, id, &mut done),
+            Local::Stand => stand(index, &mut node, &mut done),
+            Local::Fire(timeout) => node.give(0, [Input::Timeout(timeout)], &mut done),
+            Local::Read(number) => node.give(0, [Input::Read { ticket: ticket_of_read(number) }], &mut done),
         }
-        perform(&mut node, effects, &mut done);
+        done.cut = node.disk().take_cut();
         (node, done)
     };
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| reason_of(panic.as_ref()))
@@ -153,54 +133,104 @@ pub(super) fn reason_of(panic: &(dyn Any + Send)) -> String {
 }
 
 /// The question whether this replica would win is asked, and the others say yes: it decides only when somebody stands, and changes nobody.
-fn stand(index: usize, node: &mut Node, effects: &mut Vec<Effect>) {
-    let mut asked = Vec::new();
-    node.replica.step(0, Input::Timeout(Timeout::Election), &mut asked);
-    for effect in asked {
-        let Effect::Send(Dest::Node(voter), question) = effect else { panic!("only a question: {effect:?}") };
-        let voter = voter.0 as usize;
+fn stand(index: usize, node: &mut Node, done: &mut Done) {
+    let mut asked = Done::default();
+    node.give(0, [Input::Timeout(Timeout::Election)], &mut asked);
+    assert!(!asked.is_announced(), "only a question is asked: {asked:?}");
+    for (voter, question) in asked.sent {
         assert_ne!(voter, index, "nobody asks itself");
         // As the newest process that this one knows of: it would not listen to an older one, and of a newer one it hears by other messages.
-        let newest = node.hard.seen.get(&peer(voter)).copied();
+        let newest = node.hard().seen.get(&peer(voter)).copied();
         let sender = Sender { peer: peer(voter), incarnation: newest.unwrap_or_else(|| incarnation(voter, 1)) };
         let body = Body::Vote { granted: true, pre: true };
-        node.replica.step(0, Input::Message(Envelope { sender, body, ..question }), effects);
+        node.give(0, [Input::Message(Envelope { sender, body, ..question })], done);
     }
 }
 
-/// Performs the effects of one step on this replica's disk, in order.
-pub(super) fn perform(node: &mut Node, effects: Vec<Effect>, done: &mut Done) {
-    let mut queue = VecDeque::from(effects);
-    while let Some(effect) = queue.pop_front() {
-        match effect {
-            Effect::Persist(hard) => node.hard = hard,
-            Effect::Append(batches) => node.log.extend(entries_of(&batches)),
-            Effect::Cut(to) => {
-                node.log.truncate(to as usize);
-                node.durable = node.durable.min(node.log.len());
-                done.cut = Some(done.cut.map_or(to, |lower| lower.min(to)));
-            }
-            Effect::Send(Dest::Node(to), envelope) => done.sent.push((to.0 as usize, envelope)),
-            Effect::Send(Dest::Coordinator, envelope) => done.sent.push((COORDINATOR, envelope)),
-            Effect::Ship { to, stream, from, .. } => {
-                let batches = bytes_of(&node.log, from);
-                let (size, upto) = (batches.len(), node.log.len() as u64);
-                let hw = node.replica.hw();
-                let body = Body::Batch { stream, base: from, batches, hw, start: 0 };
-                let sender = Sender {
-                    peer: node.replica.me(),
-                    incarnation: incarnation(node.replica.me().node.0 as usize, node.starts),
-                };
-                let envelope = Envelope { partition: PARTITION, sender, epoch: node.replica.promised(), body };
-                done.sent.push((to.node.0 as usize, envelope));
-                let mut more = Vec::new();
-                node.replica.shipped(to, stream, upto, size, &mut more);
-                queue.extend(more);
-            }
-            Effect::HighWatermark(hw) => done.hw = Some(hw),
-            Effect::Role(Role::Leader { epoch, .. }) => done.led = Some((epoch, node.log.clone())),
-            Effect::Role(_) => {}
-            Effect::Read(number, answer) => done.indexes.extend(answer.ok().map(|index| (number, index))),
+impl Node {
+    /// The partition takes these inputs, one after the other, and then what its machine answers.
+    pub(super) fn give<const N: usize>(&mut self, now: Millis, inputs: [Input; N], done: &mut Done) {
+        let mut inputs = VecDeque::from(inputs);
+        while let Some(input) = inputs.pop_front() {
+            let (hw, mut effects) = (self.replica().hw(), Vec::new());
+            self.partition.step(now, input, &mut effects);
+            done.hw = Some(self.replica().hw()).filter(|now| *now != hw).or(done.hw);
+            inputs.extend(self.perform(effects, done));
         }
+    }
+
+    /// Performs the effects of one step, in order. Returns what the machine answers.
+    fn perform(&mut self, effects: Vec<Effect<()>>, done: &mut Done) -> Vec<Input> {
+        let (mut told, mut flushes) = (Vec::new(), false);
+        for effect in effects {
+            match effect {
+                Effect::Send(to, mut envelope) => {
+                    // How far a machine has applied is told for those who look; nothing is decided by it.
+                    if let Body::Ack { applied, .. } = &mut envelope.body {
+                        *applied = 0;
+                    }
+                    let to = match to {
+                        Dest::Node(to) => to.0 as usize,
+                        Dest::Coordinator => COORDINATOR,
+                    };
+                    done.sent.push((to, envelope));
+                }
+                Effect::Flush(()) => flushes = true,
+                Effect::Machine(command) => {
+                    let committed = match &command {
+                        Command::Apply { to, committed: true, .. } | Command::Publish { hw: to } => Some(*to as usize),
+                        _ => None,
+                    };
+                    told.extend(self.machine.carry_out(command));
+                    if let Some(count) = committed {
+                        done.show(&self.machine.entries()[..count]);
+                    }
+                }
+                Effect::Answer(ticket, outcome) => {
+                    if let (Outcome::Done(position), Some(_)) = (&outcome, super::world::read_of(ticket)) {
+                        let shown = self.machine.published().map_or(0, <[Entry]>::len) as u64;
+                        assert!(shown >= position.offset, "a read is served from what is published by then");
+                    }
+                    done.answers.push((ticket, outcome));
+                }
+                Effect::Role(Role::Leader { epoch, epoch_start }) => {
+                    done.led = Some((epoch, self.disk().log()[..epoch_start as usize].to_vec()));
+                }
+                Effect::Role(_) => {}
+                Effect::DiskFull(_) => panic!("a disk in memory is never full"),
+                Effect::Halted(reason) => panic!("{reason}"),
+            }
+        }
+        let unflushed = self.disk().durable() < self.disk().log().len();
+        assert_eq!(flushes, unflushed, "exactly what is not durable is flushed");
+        told
+    }
+
+    /// A client's write: the machine executes it ahead of the log where it may, and its answer is held until it is committed.
+    pub(super) fn write(&mut self, now: Millis, id: u8, done: &mut Done) {
+        let ticket = ticket_of_write(id);
+        let Some(reign) = self.machine.reign() else { return self.write_behind(now, id, done) };
+        let base = self.machine.end();
+        self.machine.execute(id);
+        let proposal = Proposal { reign, base, batches: disk::unstamped(id) };
+        let (until, ack) = (self.machine.end(), AckPolicy::Committed);
+        let hold = Input::Hold { ticket, reign, until, wrote: true, ack };
+        self.give(now, [Input::Propose(proposal), hold], done);
+    }
+
+    /// A write where the machine follows HW: it is appended, and its answer waits until it is shown.
+    fn write_behind(&mut self, now: Millis, id: u8, done: &mut Done) {
+        let epoch = self.replica().promised().expect("a leader has an epoch");
+        let (hw, mut effects) = (self.replica().hw(), Vec::new());
+        if !self.partition.append(now, epoch, disk::unstamped(id), &mut effects) {
+            done.declined = true;
+            return;
+        }
+        done.hw = Some(self.replica().hw()).filter(|now| *now != hw).or(done.hw);
+        let until = self.replica().shape().end;
+        for told in self.perform(effects, done) {
+            self.give(now, [told], done);
+        }
+        self.give(now, [Input::AtLeast { ticket: ticket_of_write(id), epoch: Some(epoch), until }], done);
     }
 }

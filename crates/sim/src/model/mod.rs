@@ -1,9 +1,14 @@
-//! The exhaustive model: every order of events of three replicas, within stated bounds, over the same step functions that a node runs.
+//! The exhaustive model: every order of events of three replicas, within stated bounds, over the same
+//! `Partition` that a node runs: log, replica and the driver of the state machine, joined.
 //!
 //! A breadth-first search visits every state that can be reached. Messages are a set that only grows: each may arrive at any time, more than once, or
 //! never. A log is flushed at any time; a crash loses memory and any tail of what was not flushed. Timers run out at any time. The coordinator
 //! is abstract: ballots begin at any time, promises reach it or do not, and any choice that the protocol's text allows may be recorded; it is written
 //! down here on its own, so that it checks the real coordinator's rules by another statement of them.
+//!
+//! The log is a list of entries in memory (`disk`). The state machine (`machine`) executes a leader's writes ahead of the log, as SQL does, or in the self-electing partition follows
+//! HW, as the metadata do; it carries out what it is told within the step that told it. Clients write and read as they do at a node: a proposal with a held
+//! answer, a linearizable read. What they are answered, what readers are shown and what the machine holds is judged.
 //!
 //! What must hold is judged by an oracle that looks at the disks and at what was announced, and not at the replicas' own bookkeeping (`laws`).
 //! A violation is reported with the shortest sequence of events that leads to it, in words.
@@ -21,11 +26,13 @@ mod actions;
 mod config;
 mod coordinator;
 mod describe;
+mod disk;
 mod heal;
 mod intern;
 mod laws;
 mod live;
 mod local;
+mod machine;
 mod named;
 mod outcome;
 mod report;

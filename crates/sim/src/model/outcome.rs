@@ -84,7 +84,7 @@ impl Search {
             let changes = match &*self.outcomes[outcome as usize] {
                 Outcome::Beyond => false,
                 Outcome::Stopped(_) => true,
-                Outcome::Done { node: after, done, .. } => *after != node || !done.indexes.is_empty(),
+                Outcome::Done { node: after, done, .. } => *after != node || !done.answers.is_empty(),
             };
             if changes {
                 all.push((*number, outcome));
@@ -123,7 +123,7 @@ impl Search {
         };
         let outcome = match local::step(index, &node, what, message.as_deref(), &self.config) {
             Err(reason) => Outcome::Stopped(reason),
-            Ok((_, done)) if done.refused => Outcome::Beyond,
+            Ok((_, done)) if done.declined => Outcome::Beyond,
             Ok((_, done)) if done.sent.iter().any(|(_, sent)| self.is_beyond(message.as_deref(), sent)) => {
                 Outcome::Beyond
             }

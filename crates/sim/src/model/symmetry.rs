@@ -64,6 +64,7 @@ fn facts_in_mirror(mut facts: Facts) -> Facts {
     facts.record.set = facts.record.set.into_iter().map(mirrored).collect();
     facts.reigns = facts.reigns.into_iter().map(|reign| Reign { node: mirrored(reign.node), ..reign }).collect();
     facts.known_hw.swap(1, 2);
+    facts.waiting.values_mut().for_each(|waiting| waiting.node = mirrored(waiting.node));
     facts
 }
 

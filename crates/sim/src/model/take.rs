@@ -7,7 +7,7 @@ use highwater_wire::{Body, Envelope};
 
 use super::outcome::Outcome;
 use super::search::Search;
-use super::world::{Action, COORDINATOR, Facts, Local, Node, State};
+use super::world::{Action, COORDINATOR, Facts, Local, Node, State, Waiting, disks, ticket_of_read, ticket_of_write};
 use super::{REPLICAS, coordinator, laws, local};
 
 /// A step that was taken: the state it leads to, or the law it breaks.
@@ -43,7 +43,7 @@ impl Search {
         let rule = self.config.commit_rule();
         let next = self.tell_all(state, facts, Some(envelope));
         let (facts, nodes) = (Rc::clone(self.facts.get(next.facts)), self.nodes_of(&next));
-        laws::durable_where_promised(&facts, &nodes, rule)?;
+        laws::durable_where_promised(&facts, &disks(&nodes), rule)?;
         laws::covers_record(&facts, &nodes)?;
         Ok(next)
     }
@@ -86,7 +86,7 @@ impl Search {
         let counted = !matches!(what, Local::Deliver(_) | Local::Flush | Local::Fire(Timeout::Lagging(_)));
         if counted || done.is_announced() {
             let mut facts = Facts::clone(&known);
-            count(&mut facts, what);
+            count(&mut facts, index, what);
             if let Err(law) = self.judge_announced(state, &next, &mut facts, index, done) {
                 return Some(Err(law));
             }
@@ -107,30 +107,41 @@ impl Search {
         let nodes = self.nodes_of(after);
         if let Some(to) = done.cut {
             let before = self.nodes.get(before.nodes[index]);
-            laws::cuts(facts, index, to, &before.log, &nodes[index].log)?;
+            laws::cuts(facts, index, to, before.log(), nodes[index].log())?;
         }
         if let Some((epoch, log)) = &done.led {
             laws::begins_to_lead(facts, index, nodes[index].starts, *epoch, log)?;
         }
         if let Some(hw) = done.hw {
-            laws::announces(facts, index, &nodes[index], hw)?;
-            laws::durable_where_promised(facts, &nodes, self.config.commit_rule())?;
+            let epoch = nodes[index].replica().promised().ok_or("HW without an epoch")?;
+            laws::announces(facts, index, nodes[index].disk(), epoch, hw)?;
         }
-        done.indexes.iter().try_for_each(|(number, index)| laws::reads(facts, *number, *index))
+        if done.hw.is_some() || !done.answers.is_empty() {
+            laws::durable_where_promised(facts, &disks(&nodes), self.config.commit_rule())?;
+        }
+        if let Some(shown) = &done.shown {
+            laws::shows(facts, index, shown)?;
+        }
+        for (ticket, outcome) in &done.answers {
+            laws::answers(facts, index, *ticket, outcome)?;
+        }
+        laws::failed_is_nowhere(facts, &disks(&nodes))
     }
 
     /// The laws of what lies on the disks, as far as the step of replica `index` changed it.
     fn judge_disks(&self, before: &State, after: &State, facts: &Facts, index: usize) -> Result<(), String> {
         let nodes = self.nodes_of(after);
         let (old, new) = (self.nodes.get(before.nodes[index]), &nodes[index]);
-        if new.replica.stream_is_live() && !old.replica.stream_is_live() {
+        if new.replica().stream_is_live() && !old.replica().stream_is_live() {
             laws::goes_live(&nodes, index)?;
         }
-        if old.log != new.log {
-            laws::logs_agree(&nodes)?;
+        laws::machine_holds_the_log(index, new.log(), new.machine.entries())?;
+        if old.log() != new.log() {
+            laws::logs_agree(&disks(&nodes))?;
+            laws::failed_is_nowhere(facts, &disks(&nodes))?;
         }
-        if old.log != new.log || old.durable != new.durable {
-            laws::durable_where_promised(facts, &nodes, self.config.commit_rule())?;
+        if old.disk() != new.disk() {
+            laws::durable_where_promised(facts, &disks(&nodes), self.config.commit_rule())?;
         }
         laws::covers_record(facts, &nodes)
     }
@@ -159,7 +170,7 @@ impl Search {
                 continue;
             }
             // What the disk says, not the replica: a promise that is not durable is forgotten in a crash, and older messages may then be obeyed.
-            let promised = self.nodes.get(state.nodes[index]).hard.promised;
+            let promised = self.nodes.get(state.nodes[index]).hard().promised;
             let (messages, inbox) = (&self.messages, state.inboxes[index]);
             let sets = &mut self.sets;
             state.inboxes[index] = *self
@@ -180,16 +191,23 @@ impl Search {
     }
 }
 
-/// Counts a step against the bounds.
-fn count(facts: &mut Facts, what: Local) {
+/// Counts a step of replica `index` against the bounds, and notes who waits for an answer from then on.
+fn count(facts: &mut Facts, index: usize, what: Local) {
     match what {
-        Local::Crash(_) => facts.crashes += 1,
-        Local::Write(_) => facts.writes += 1,
+        Local::Crash(_) => {
+            facts.crashes += 1;
+            facts.waiting.retain(|_, waiting| waiting.node != index);
+        }
+        Local::Write(id) => {
+            facts.writes += 1;
+            facts.waiting.insert(ticket_of_write(id), Waiting { node: index, floor: 0 });
+        }
         Local::Fire(Timeout::Silent) => facts.silences += 1,
         Local::Stand => facts.stands += 1,
         Local::Read(number) => {
             facts.reads += 1;
-            facts.read_floors.insert(number.into(), facts.committed.len() as u64);
+            let floor = facts.committed.len();
+            facts.waiting.insert(ticket_of_read(number), Waiting { node: index, floor });
         }
         Local::Deliver(_) | Local::Flush | Local::Fire(_) => {}
     }

@@ -1,11 +1,16 @@
 //! What a state is made of.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+use highwater_log::LogStore;
+use highwater_partition::{Partition, Ticket};
 use highwater_replica::{Replica, Timeout};
 use highwater_wire::{Envelope, Epoch, HardState, Incarnation, LogId, NodeId, PartitionId, PeerId, Sender, Version};
 
 use super::REPLICAS;
+use super::disk::Disk;
+use super::machine::Machine;
 
 /// The partition.
 pub(super) const PARTITION: PartitionId = PartitionId(1);
@@ -36,23 +41,68 @@ pub(super) struct Entry {
     pub(super) id: u8,
 }
 
-/// A replica with its disk.
+/// Who waits for the answer to the write of this number.
+pub(super) fn ticket_of_write(id: u8) -> Ticket {
+    Ticket(u64::from(id))
+}
+
+/// The write that this ticket waits for, if it does.
+pub(super) fn write_of(ticket: Ticket) -> Option<u8> {
+    u8::try_from(ticket.0).ok()
+}
+
+/// Who waits for the answer to the read of this number.
+pub(super) fn ticket_of_read(number: u8) -> Ticket {
+    Ticket(0x100 + u64::from(number))
+}
+
+/// The read that this ticket waits for, if it does.
+pub(super) fn read_of(ticket: Ticket) -> Option<u8> {
+    ticket.0.checked_sub(0x100).and_then(|number| u8::try_from(number).ok())
+}
+
+/// A replica with its disk and its state machine: the partition that a node runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
-    pub(super) replica: Replica,
+    pub(super) partition: Partition<Disk>,
+    pub(super) machine: Machine,
     pub(super) starts: u64,
-    /// The log as it would be read now.
-    pub(super) log: Vec<Entry>,
-    /// How many entries of it are durable.
-    pub(super) durable: usize,
-    pub(super) hard: HardState,
 }
 
 impl Node {
-    /// The entries that a crash leaves.
-    pub(super) fn durable_log(&self) -> &[Entry] {
-        &self.log[..self.durable]
+    pub(super) fn replica(&self) -> &Replica {
+        self.partition.replica()
     }
+
+    pub(super) fn disk(&self) -> &Disk {
+        self.partition.log()
+    }
+
+    pub(super) fn log(&self) -> &[Entry] {
+        self.disk().log()
+    }
+
+    /// What is durable of its promises.
+    pub(super) fn hard(&self) -> &HardState {
+        self.disk().hard_state()
+    }
+}
+
+/// What lies on the disks.
+pub(super) type Disks<'a> = [&'a Disk; REPLICAS];
+
+/// The disks of these replicas.
+pub(super) fn disks(nodes: &[Rc<Node>; REPLICAS]) -> Disks<'_> {
+    std::array::from_fn(|index| nodes[index].disk())
+}
+
+/// Whose answer is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Waiting {
+    /// Where it was asked.
+    pub(super) node: usize,
+    /// For a read: how much was committed when it arrived.
+    pub(super) floor: usize,
 }
 
 /// The coordinator's record.
@@ -84,8 +134,10 @@ pub(super) struct Facts {
     pub(super) committed: Vec<(Entry, Epoch)>,
     /// The greatest HW each replica has announced, over restarts.
     pub(super) known_hw: [u64; REPLICAS],
-    /// How much was committed when each read arrived that waits for its index, by the read's number.
-    pub(super) read_floors: BTreeMap<u64, u64>,
+    /// Who waits for an answer.
+    pub(super) waiting: BTreeMap<Ticket, Waiting>,
+    /// Writes that were said to have failed.
+    pub(super) failed: BTreeSet<u8>,
     pub(super) writes: u8,
     pub(super) crashes: u8,
     pub(super) silences: u8,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use highwater_wire::{Body, Version};
+use highwater_replica::{ProposeError, ReadError};
+use highwater_wire::{Body, HardState, Position, Version};
 
-use super::super::world::{Local, Record, from_coordinator};
+use super::super::machine::Machine;
+use super::super::world::{Local, PARTITION, Record, Waiting, from_coordinator, ticket_of_read, ticket_of_write};
 use super::super::{Config, coordinator, local};
 use super::*;
 
@@ -21,7 +23,8 @@ fn facts(committed: &[(Entry, u32)]) -> Facts {
         reigns: Vec::new(),
         committed: committed.iter().map(|(entry, at)| (*entry, Epoch(*at))).collect(),
         known_hw: [0; REPLICAS],
-        read_floors: Default::default(),
+        waiting: Default::default(),
+        failed: Default::default(),
         writes: 0,
         crashes: 0,
         silences: 0,
@@ -30,14 +33,15 @@ fn facts(committed: &[(Entry, u32)]) -> Facts {
     }
 }
 
-/// Replicas with these logs, durable as far as said.
-fn nodes(logs: [(&[Entry], usize); REPLICAS]) -> [Rc<Node>; REPLICAS] {
-    let config = Config::appointed(CommitRule::Quorum { q: 2 });
-    std::array::from_fn(|index| {
-        let mut node = local::first(index, &config);
-        (node.log, node.durable) = (logs[index].0.to_vec(), logs[index].1);
-        Rc::new(node)
-    })
+/// A log, durable as far as said.
+fn disk((log, durable): (&[Entry], usize)) -> Disk {
+    Disk::new(log.to_vec(), durable, HardState::default())
+}
+
+/// What is said of the disks if these logs lie on them, durable as far as said.
+fn on_disks(logs: [(&[Entry], usize); REPLICAS], law: impl Fn(&Disks<'_>) -> Verdict) -> Verdict {
+    let disks = logs.map(disk);
+    law(&disks.each_ref())
 }
 
 fn broken(verdict: Verdict, law: &str) {
@@ -65,9 +69,9 @@ fn a_later_leader_without_a_committed_entry_is_seen_and_an_earlier_one_need_not_
 #[test]
 fn an_announced_hw_that_changes_what_was_committed_or_is_not_durable_is_seen() {
     let mut facts = facts(&[(entry(0, 1), 0)]);
-    let nodes = nodes([(&[entry(0, 2)], 1), (&[entry(0, 1)], 0), (&[], 0)]);
-    broken(announces(&mut facts, 0, &nodes[0], 1), "what was committed never changes");
-    broken(announces(&mut facts, 1, &nodes[1], 1), "HW is at most LEO");
+    let (other, late) = (disk((&[entry(0, 2)], 1)), disk((&[entry(0, 1)], 0)));
+    broken(announces(&mut facts, 0, &other, Epoch(0), 1), "what was committed never changes");
+    broken(announces(&mut facts, 1, &late, Epoch(0), 1), "HW is at most LEO");
 }
 
 #[test]
@@ -82,28 +86,80 @@ fn a_cut_below_a_known_hw_is_seen() {
 #[test]
 fn logs_that_part_below_a_common_entry_are_seen() {
     let parted: [&[Entry]; 2] = [&[entry(0, 1), entry(1, 3)], &[entry(0, 2), entry(1, 3)]];
-    broken(logs_agree(&nodes([(parted[0], 0), (parted[1], 0), (&[], 0)])), "equal up to it");
+    broken(on_disks([(parted[0], 0), (parted[1], 0), (&[], 0)], logs_agree), "equal up to it");
     let tails: [&[Entry]; 2] = [&[entry(0, 1), entry(0, 2)], &[entry(0, 1), entry(1, 3)]];
-    assert_eq!(logs_agree(&nodes([(tails[0], 0), (tails[1], 0), (&[], 0)])), Ok(()));
+    assert_eq!(on_disks([(tails[0], 0), (tails[1], 0), (&[], 0)], logs_agree), Ok(()));
 }
 
 #[test]
 fn a_committed_entry_on_too_few_disks_is_seen() {
     let facts = facts(&[(entry(0, 1), 0)]);
     let log: &[Entry] = &[entry(0, 1)];
-    let (two, one) = (nodes([(log, 1), (log, 1), (&[], 0)]), nodes([(log, 1), (log, 0), (&[], 0)]));
-    assert_eq!(durable_where_promised(&facts, &two, CommitRule::Quorum { q: 2 }), Ok(()));
-    broken(durable_where_promised(&facts, &one, CommitRule::Quorum { q: 2 }), "durable on what the rule names");
-    broken(durable_where_promised(&facts, &two, CommitRule::Isr { min: 2 }), "durable on what the rule names");
+    let (two, one): ([_; REPLICAS], [_; REPLICAS]) = ([(log, 1), (log, 1), (&[], 0)], [(log, 1), (log, 0), (&[], 0)]);
+    let under = |logs, rule| on_disks(logs, |disks| durable_where_promised(&facts, disks, rule));
+    assert_eq!(under(two, CommitRule::Quorum { q: 2 }), Ok(()));
+    broken(under(one, CommitRule::Quorum { q: 2 }), "durable on what the rule names");
+    broken(under(two, CommitRule::Isr { min: 2 }), "durable on what the rule names");
+}
+
+fn done(epoch: u32, offset: u64) -> Outcome {
+    Outcome::Done(Position { partition: PARTITION, epoch: Some(Epoch(epoch)), offset })
 }
 
 #[test]
-fn a_read_that_misses_what_was_committed_is_seen() {
+fn a_read_that_misses_what_was_committed_or_is_answered_twice_is_seen() {
     let mut facts = facts(&[]);
-    facts.read_floors = [(1, 2), (2, 2)].into();
-    broken(reads(&mut facts, 1, 1), "a linearizable read sees");
-    broken(reads(&mut facts, 1, 2), "answered twice");
-    assert_eq!(reads(&mut facts, 2, 2), Ok(()), "each read has its own");
+    facts.waiting = [1, 2].map(|number| (ticket_of_read(number), Waiting { node: 0, floor: 2 })).into();
+    broken(answers(&mut facts, 0, ticket_of_read(1), &done(0, 1)), "a linearizable read sees");
+    broken(answers(&mut facts, 0, ticket_of_read(1), &done(0, 2)), "answered once");
+    assert_eq!(answers(&mut facts, 0, ticket_of_read(2), &done(0, 2)), Ok(()), "each read has its own");
+}
+
+#[test]
+fn a_write_acknowledged_before_it_is_committed_or_for_another_entry_is_seen() {
+    let mut facts = facts(&[(entry(0, 1), 0), (entry(1, 2), 1)]);
+    facts.waiting = [1, 2, 3].map(|id| (ticket_of_write(id), Waiting { node: 0, floor: 0 })).into();
+    let before = facts.clone();
+    assert_eq!(answers(&mut facts, 0, ticket_of_write(1), &done(0, 1)), Ok(()));
+    assert_eq!(answers(&mut facts, 0, ticket_of_write(2), &done(1, 2)), Ok(()));
+    for (id, outcome) in [(3, done(1, 3)), (3, done(1, 2)), (1, done(1, 1)), (1, done(0, 0))] {
+        broken(answers(&mut before.clone(), 0, ticket_of_write(id), &outcome), "acknowledged once it is committed");
+    }
+    broken(answers(&mut facts, 0, ticket_of_write(1), &done(0, 1)), "answered once");
+    broken(answers(&mut before.clone(), 1, ticket_of_write(1), &done(0, 1)), "answered once");
+    let truncated = Outcome::Truncated { found: Some(Epoch(1)) };
+    broken(answers(&mut before.clone(), 0, ticket_of_write(1), &truncated), "of a kind that was asked for");
+    assert_eq!(answers(&mut before.clone(), 0, ticket_of_write(3), &truncated), Ok(()));
+    let lost = Outcome::Lost(ReadError::LeadershipLost);
+    broken(answers(&mut before.clone(), 0, ticket_of_write(1), &lost), "of a kind that was asked for");
+}
+
+#[test]
+fn a_write_that_failed_and_is_in_a_log_all_the_same_is_seen() {
+    let mut facts = facts(&[]);
+    facts.waiting = [(ticket_of_write(2), Waiting { node: 0, floor: 0 })].into();
+    let refused = Outcome::Refused(ProposeError::TooFewInReach { needed: 2, in_reach: 1 });
+    assert_eq!(answers(&mut facts, 0, ticket_of_write(2), &refused), Ok(()));
+    let (one, two): (&[Entry], &[Entry]) = (&[entry(0, 1)], &[entry(0, 1), entry(0, 2)]);
+    let nowhere = |logs| on_disks(logs, |disks| failed_is_nowhere(&facts, disks));
+    assert_eq!(nowhere([(one, 1), (one, 0), (&[], 0)]), Ok(()));
+    broken(nowhere([(one, 1), (two, 1), (&[], 0)]), "has no effect, ever");
+}
+
+#[test]
+fn what_readers_are_shown_before_it_is_committed_or_instead_of_it_is_seen() {
+    let facts = facts(&[(entry(0, 1), 0)]);
+    assert_eq!((shows(&facts, 0, &[]), shows(&facts, 0, &[entry(0, 1)])), (Ok(()), Ok(())));
+    broken(shows(&facts, 0, &[entry(0, 1), entry(0, 2)]), "shown committed entries alone");
+    broken(shows(&facts, 0, &[entry(0, 2)]), "shown committed entries alone");
+}
+
+#[test]
+fn a_machine_that_holds_what_was_cut_is_seen() {
+    let log = [entry(0, 1), entry(1, 3)];
+    assert_eq!(machine_holds_the_log(0, &log, &log[..1]), Ok(()));
+    broken(machine_holds_the_log(0, &log[..1], &log), "nothing that was cut");
+    broken(machine_holds_the_log(0, &log, &[entry(0, 1), entry(0, 2)]), "nothing that was cut");
 }
 
 #[test]
@@ -115,14 +171,15 @@ fn a_round_of_reconciliation_that_lowers_nothing_is_seen() {
     assert_eq!(cuts(&facts, 0, 1, &other, &log), Ok(()), "the last epoch is lower");
 }
 
-/// A cluster in which replica 0 leads epoch 0 and the others have heard of it, nothing of what they asked has arrived.
-fn led() -> [Rc<Node>; REPLICAS] {
+/// A cluster in which replica 0 leads epoch 0 and the others, with these logs, have heard of it, nothing of what they asked has arrived.
+fn led(logs: [&[Entry]; REPLICAS]) -> [Rc<Node>; REPLICAS] {
     let config = Config::appointed(CommitRule::Isr { min: 1 });
     let record = facts(&[]).record;
     let told = coordinator::told(&record, &config);
     let ask = from_coordinator(Epoch(0), Body::PromiseRequest { ballot: 0 });
     std::array::from_fn(|index| {
-        let mut node = local::first(index, &config);
+        let disk = disk((logs[index], logs[index].len()));
+        let mut node = local::recover(index, 1, disk, Machine::default(), &config, &mut local::Done::default());
         for envelope in [&ask, &told] {
             node = local::step(index, &node, Local::Deliver(0), Some(envelope), &config).expect("no law is broken").0;
         }
@@ -132,8 +189,8 @@ fn led() -> [Rc<Node>; REPLICAS] {
 
 #[test]
 fn a_recorded_member_that_the_leader_does_not_count_is_seen() {
-    let (nodes, mut facts) = (led(), facts(&[]));
-    assert!(nodes[0].replica.leads(Epoch(0)));
+    let (nodes, mut facts) = (led([&[]; REPLICAS]), facts(&[]));
+    assert!(nodes[0].replica().leads(Epoch(0)));
     assert_eq!(covers_record(&facts, &nodes), Ok(()));
     facts.record.set.insert(3);
     broken(covers_record(&facts, &nodes), "the leader's maximal set covers the recorded one");
@@ -143,9 +200,8 @@ fn a_recorded_member_that_the_leader_does_not_count_is_seen() {
 
 #[test]
 fn a_live_stream_over_another_history_is_seen() {
-    let mut nodes = led();
-    assert_eq!(goes_live(&nodes, 1), Ok(()));
-    Rc::make_mut(&mut nodes[1]).log.push(entry(0, 1));
+    assert_eq!(goes_live(&led([&[]; REPLICAS]), 1), Ok(()));
+    let nodes = led([&[], &[entry(0, 1)], &[]]);
     broken(goes_live(&nodes, 1), "a live stream's log is a prefix of the leader's");
     broken(goes_live(&nodes, 0), "only followers have streams");
 }
@@ -154,9 +210,14 @@ fn a_live_stream_over_another_history_is_seen() {
 fn an_isr_below_its_floor_is_seen() {
     let mut facts = facts(&[(entry(0, 1), 0)]);
     let log: &[Entry] = &[entry(0, 1)];
-    let nodes = nodes([(log, 1), (log, 1), (&[], 0)]);
-    facts.record.set = BTreeSet::from([0, 1]);
-    assert_eq!(durable_where_promised(&facts, &nodes, CommitRule::Isr { min: 2 }), Ok(()));
-    facts.record.set = BTreeSet::from([0]);
-    broken(durable_where_promised(&facts, &nodes, CommitRule::Isr { min: 2 }), "durable on what the rule names");
+    for (set, is_broken) in [(BTreeSet::from([0, 1]), false), (BTreeSet::from([0]), true)] {
+        facts.record.set = set;
+        let said = on_disks([(log, 1), (log, 1), (&[], 0)], |disks| {
+            durable_where_promised(&facts, disks, CommitRule::Isr { min: 2 })
+        });
+        match is_broken {
+            true => broken(said, "durable on what the rule names"),
+            false => assert_eq!(said, Ok(())),
+        }
+    }
 }
