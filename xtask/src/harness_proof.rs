@@ -9,7 +9,7 @@
 //! | `Bug:` | what it does |
 //! | `Row:` | the rule of the protocol that it breaks, or by what the product's own bug was found |
 //! | `Law:` | what may catch it, separated by commas: each a part of what a broken law says, its name as a rule |
-//! | `With:` | how it is looked for; several such lines must each catch it. `seeds COUNT PROFILE` or `model STATES RULE [BOUND=NUMBER...]`, as `crates/sim/examples/proof.rs` takes it |
+//! | `With:` | how it is looked for; several such lines must each catch it. `seeds COUNT PROFILE`, `plot COUNT NAME` or `model STATES RULE [BOUND=NUMBER...]`, as `crates/sim/examples/proof.rs` takes it |
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ struct Bug {
 /// One way to look for a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Search {
-    /// `seeds` or `model`.
+    /// `seeds`, `plot` or `model`.
     kind: String,
     /// Seeds or states, at most.
     budget: u64,
@@ -46,7 +46,10 @@ impl Search {
     fn parse(text: &str) -> Result<Search> {
         let mut words = text.split_whitespace().map(str::to_owned);
         let kind = words.next().unwrap_or_default();
-        ensure!(kind == "seeds" || kind == "model", "`With:` begins with `seeds` or `model`; found {text:?}");
+        ensure!(
+            ["seeds", "plot", "model"].contains(&kind.as_str()),
+            "`With:` begins with `seeds`, `plot` or `model`; found {text:?}"
+        );
         let budget = words.next().unwrap_or_default();
         let budget = budget.parse().with_context(|| format!("{kind} wants a number, and has {budget:?}"))?;
         Ok(Search { kind, budget, rest: words.collect() })

@@ -166,6 +166,17 @@ impl MemIo {
         disk.now = names;
     }
 
+    /// The power goes in the middle of the last write to a file, which ends there: of what was pending, only what lies behind is lost.
+    ///
+    /// # Panics
+    /// If there is no such file, or what lies behind was synced.
+    pub fn crash_within(&mut self, name: &str, end: u64) {
+        let node = self.node(name);
+        assert!(lock(&node).synced().len() as u64 <= end, "what was synced is not lost");
+        self.crash(|choices| choices - 1);
+        lock(&node).end_at(end);
+    }
+
     /// From now on something fails. Replaces an earlier fault.
     pub fn fail(&self, fault: Fault) {
         lock(&self.disk).fault = Some(fault);

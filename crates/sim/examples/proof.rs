@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! proof seeds LAWS COUNT PROFILE
+//! proof plot LAWS COUNT NAME
 //! proof model LAWS STATES RULE [BOUND=NUMBER...]     RULE: electing, quorum:Q or isr:MIN
 //! ```
 //!
-//! LAWS are parts of what a broken law says, separated by commas; an empty text stands for any. Prints one line, which begins with `caught`, `held` or
+//! A plot brings about one situation on purpose, with so many seeds. LAWS are parts of what a broken law says, separated by commas; an empty text stands for any. Prints one line, which begins with `caught`, `held` or
 //! `missed` (something else was broken).
 
 use std::io::Write;
 
 use highwater_sim::model::{self, Config};
-use highwater_sim::{Profile, RunOptions, run};
+use highwater_sim::{Plot, Profile, RunOptions, run, run_plot};
 use highwater_wire::CommitRule;
 
 /// Seeds run at once before it is looked whether one was caught.
@@ -21,15 +22,16 @@ pub(crate) fn main() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, laws, budget, place, bounds @ ..] = &arguments[..] else {
         return Err(
-            "usage: proof seeds LAWS COUNT PROFILE, or proof model LAWS STATES RULE [BOUND=NUMBER...]".to_owned()
+            "usage: proof seeds LAWS COUNT PROFILE, proof plot LAWS COUNT NAME, or proof model LAWS STATES RULE [BOUND=NUMBER...]".to_owned()
         );
     };
     let laws: Vec<&str> = laws.split(',').map(str::trim).collect();
     let budget = budget.parse().map_err(|_| format!("a budget is a number, and not {budget:?}"))?;
     let said = match kind.as_str() {
         "seeds" => seeds(&laws, budget, place.parse()?),
+        "plot" => play(&laws, budget, place.parse()?),
         "model" => explore(&laws, budget, place, bounds)?,
-        other => return Err(format!("seeds or model, and not {other:?}")),
+        other => return Err(format!("seeds, plot or model, and not {other:?}")),
     };
     writeln!(std::io::stdout(), "{said}").map_err(|error| error.to_string())
 }
@@ -67,6 +69,24 @@ fn seeds(laws: &[&str], count: u64, profile: Profile) -> String {
                 others.len(),
                 shortened(said)
             )
+        }
+    }
+}
+
+fn play(laws: &[&str], count: u64, plot: Plot) -> String {
+    let mut others = Vec::new();
+    for seed in 1..=count {
+        let Some(violation) = run_plot(plot, seed, false).violation else { continue };
+        let said = format!("{}: {}", violation.law, violation.what);
+        if is_named(laws, &said) {
+            return format!("caught in plot {}, seed {seed}, by {}", plot.name(), shortened(&said));
+        }
+        others.push((seed, said));
+    }
+    match others.first() {
+        None => format!("held in {count} seeds of plot {}", plot.name()),
+        Some((seed, said)) => {
+            format!("missed in plot {}; seed {seed} broke something else: {}", plot.name(), shortened(said))
         }
     }
 }

@@ -29,6 +29,7 @@ pub use former::former_seeds;
 pub use options::Profile;
 pub use plan::{CLIENTS, Plan, Reduction, RunOptions, Strike};
 pub use report::{Report, SeedReport, Violation};
-pub use run::{Progress, run, run_seed, run_while};
+pub use run::{Progress, run, run_plot, run_seed, run_while};
 pub use scenarios::{SCENARIOS, Scenario, scenario};
 pub use shrink::{RUNS_MAX, Shrunk, shrink};
+pub use world::Plot;

@@ -5,11 +5,12 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::faults::Fault;
 use crate::laws::{Law, step_laws};
 use crate::options::Profile;
-use crate::plan::{Plan, RunOptions};
+use crate::plan::{Plan, Reduction, RunOptions};
 use crate::report::{Report, SeedReport, Violation};
-use crate::world::World;
+use crate::world::{Plot, World};
 
 thread_local! {
     /// What the panic of the seed that runs on this thread said, while one runs.
@@ -78,10 +79,22 @@ pub fn run_seed(plan: &Plan) -> SeedReport {
     run_seed_under(plan, step_laws())
 }
 
+/// Plays a plot with that seed, under all laws. With `text` the text of everything that happens is kept.
+pub fn run_plot(plot: Plot, seed: u64, text: bool) -> SeedReport {
+    let reduction = Reduction { without: Fault::ALL.to_vec(), calls: plot.calls(), ..Reduction::default() };
+    let plan = Plan { seed, profile: plot.profile(), reduction, text };
+    let mut world = World::new(&plan, step_laws());
+    world.stage(plot);
+    run_world(&plan, world)
+}
+
 /// Runs one seed under these laws of a step.
 pub(crate) fn run_seed_under(plan: &Plan, laws: Vec<Box<dyn Law>>) -> SeedReport {
+    run_world(plan, World::new(plan, laws))
+}
+
+fn run_world(plan: &Plan, mut world: World) -> SeedReport {
     catch_panics();
-    let mut world = World::new(plan, laws);
     RUNS.with_borrow_mut(|runs| *runs = true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     RUNS.with_borrow_mut(|runs| *runs = false);
@@ -136,7 +149,6 @@ fn catch_panics() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Reduction;
 
     #[test]
     fn the_same_seed_gives_the_same_trace_and_another_seed_another() {

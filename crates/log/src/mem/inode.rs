@@ -126,6 +126,12 @@ impl Inode {
         self.written.clear();
     }
 
+    /// The file ends there.
+    pub(super) fn end_at(&mut self, len: u64) {
+        self.synced.resize(len);
+        self.now.resize(len);
+    }
+
     pub(super) fn flip(&mut self, at: usize, mask: u8) {
         self.now.flip(at, mask);
         self.synced.flip(at, mask);

@@ -66,6 +66,13 @@ impl Disk {
         }
     }
 
+    /// The power goes in the middle of the last write to that file: see [`MemIo::crash_within`].
+    pub(super) fn lose_power_within(&self, partition: PartitionId, name: &str, end: u64) {
+        if let Some(folder) = self.0.borrow_mut().folders.get_mut(&partition) {
+            folder.crash_within(name, end);
+        }
+    }
+
     /// One operation fails, after some more have succeeded.
     pub(super) fn fail_once(&self, rng: &mut Rng) {
         let op = if rng.percent(50) { Some(*rng.pick(&[Op::Write, Op::Sync])) } else { None };

@@ -32,6 +32,9 @@ fn lasts(until: &BTreeMap<NodeId, Instant>, node: NodeId, now: Instant) -> bool 
 impl World {
     /// When and where a message arrives that leaves now.
     pub(super) fn travels(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) -> Vec<(NodeId, Arrival)> {
+        if self.withholds(from, to, envelope) {
+            return Vec::new();
+        }
         let mut arrivals: Vec<_> =
             self.network.send(self.now, from, to).into_iter().map(|arrival| (to, arrival)).collect();
         if self.healed.is_some() || !self.faults.contains(&Fault::Elections) {

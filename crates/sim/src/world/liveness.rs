@@ -59,6 +59,9 @@ impl World {
 
     /// Draws who is lost for ever, and who of them is dead: harmed nodes before others, and none in a run without a fault.
     fn draw_lost(&mut self) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
+        if let Some(lost) = self.lost_in_plot() {
+            return (lost, BTreeSet::new());
+        }
         let most = if self.faults.is_empty() { 0 } else { self.spare() };
         let (mut lost, mut dead) = (BTreeSet::new(), BTreeSet::new());
         let harmed: Vec<NodeId> = self.nodes.values().filter(|node| node.harm.is_some()).map(|node| node.id).collect();
@@ -170,7 +173,7 @@ impl World {
     fn sight(&self, healed: &Liveness) -> Sight {
         let Some(database) = self.database() else { return Sight::default() };
         let leader = self.leader.and_then(|leader| {
-            let replica = partition_of(self.node(leader), database)?.replica();
+            let replica = partition_of(self.node(leader), database).filter(|led| led.halted().is_none())?.replica();
             match replica.role() {
                 Role::Leader { epoch_start, .. } => {
                     Some(Leader { epoch_start, hw: replica.hw(), end: replica.shape().end })
@@ -279,7 +282,7 @@ impl World {
 }
 
 /// A node's replica, if its process has it open.
-fn partition_of(node: &Node, id: PartitionId) -> Option<&Partition<SimLog>> {
+pub(super) fn partition_of(node: &Node, id: PartitionId) -> Option<&Partition<SimLog>> {
     let host = &node.process.as_ref()?.host;
     if id == PartitionId::METADATA { host.metadata_partition() } else { host.partition_here(id) }
 }

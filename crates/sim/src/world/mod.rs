@@ -15,6 +15,7 @@ mod liveness;
 mod network;
 mod node;
 mod perform;
+mod plots;
 mod replay;
 mod serve;
 mod spoil;
@@ -45,6 +46,7 @@ use event::{AtNode, Attempt, Event, Queue};
 use folders::Notes;
 use network::Network;
 use node::Node;
+pub use plots::Plot;
 
 /// The database's name.
 const DATABASE: &str = "main";
@@ -115,6 +117,8 @@ pub(crate) struct World {
     harms: u64,
     /// How elections misbehave.
     elections: elections::Misbehaviour,
+    /// The plot that is played, if one is.
+    staging: Option<plots::Staging>,
     /// Once everything was healed.
     healed: Option<liveness::Liveness>,
     /// How the run ended, once it has.
@@ -181,6 +185,7 @@ impl World {
             voters,
             harms: 0,
             elections: elections::Misbehaviour::default(),
+            staging: None,
             healed: None,
             finish: None,
             ends: BTreeMap::new(),
@@ -211,6 +216,9 @@ impl World {
             assert!(when >= self.now, "time does not go back");
             self.now = when;
             self.happen(event);
+            if self.healed.is_none() && self.broken.is_none() {
+                self.direct();
+            }
             if self.healed.is_none() && self.safety_is_over() {
                 self.heal();
             }
@@ -221,6 +229,9 @@ impl World {
     }
 
     fn safety_is_over(&self) -> bool {
+        if let Some(over) = self.plot_is_over() {
+            return over;
+        }
         let enough = self.counted.operations >= self.operations_min();
         if self.reduction.until_ms.is_some_and(|until_ms| self.now >= until_ms * 1_000) {
             return true;

@@ -45,6 +45,8 @@ pub(super) struct Database {
     pub(super) work: VecDeque<Work>,
     /// Whether a turn is under way.
     pub(super) turning: bool,
+    /// Whether it has stopped, and takes up nothing more.
+    pub(super) stopped: bool,
 }
 
 /// A process.

@@ -78,7 +78,8 @@ impl World {
                 };
                 let applied = machine.applied();
                 if let Some(process) = node.process.as_mut() {
-                    process.database = Some(Database { partition, machine, work: Default::default(), turning: false });
+                    let (work, turning, stopped) = (Default::default(), false, false);
+                    process.database = Some(Database { partition, machine, work, turning, stopped });
                 }
                 self.tell(id, Input::Partition(partition, highwater_partition::Input::Rewound(applied)));
             }
@@ -103,7 +104,7 @@ impl World {
                     return;
                 }
                 // Whoever watches over the process starts it anew, unless that would be in vain.
-                if harmed && self.rng.percent(50) {
+                if self.plot_is_over().is_some() || harmed && self.rng.percent(50) {
                     return;
                 }
                 let after = self.rng.range(10_000, 400_000);

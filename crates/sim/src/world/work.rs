@@ -18,7 +18,7 @@ impl World {
         let Some(database) = self.node_mut(id).process.as_mut().and_then(|process| process.database.as_mut()) else {
             return;
         };
-        if !database.turning && !database.work.is_empty() {
+        if !database.turning && !database.stopped && !database.work.is_empty() {
             database.turning = true;
             self.later(id, when, AtNode::MachineTurn);
         }
@@ -26,6 +26,10 @@ impl World {
 
     /// The machine takes up one thing.
     pub(super) fn machine_turn(&mut self, id: NodeId) {
+        if self.holds_machine(id) {
+            let when = self.now + 1_000;
+            return self.later(id, when, AtNode::MachineTurn);
+        }
         let Some(database) = self.node_mut(id).process.as_mut().and_then(|process| process.database.as_mut()) else {
             return;
         };
