@@ -4,13 +4,15 @@
 //! follows is read. Then come frames, each one envelope:
 //!
 //! ```text
-//! 0   length    u32, big endian   bytes after the checksum, at most FRAME_BYTES_MAX
-//! 4   checksum  u32               CRC-32C of the length's four bytes and of everything after the checksum
-//! 8   version   u8                how the rest is encoded: 1 is postcard
-//! 9   envelope
+//! 0   length    u32, big endian   bytes after both checksums, at most FRAME_BYTES_MAX
+//! 4   of length u32               CRC-32C of the length's four bytes; since version 3
+//! 8   checksum  u32               CRC-32C of the length's four bytes and of everything after the checksum
+//! 12  version   u8                how the rest is encoded: 1 is postcard
+//! 13  envelope
 //! ```
 //!
-//! TCP's own checksum is weak, and base offset and epoch of a batch lie outside the batch's: hence this one. Any malformed input is answered by
+//! TCP's own checksum is weak, and base offset and epoch of a batch lie outside the batch's: hence these. The length has its own, because a length that was changed on its way
+//! would otherwise have the receiver wait for bytes that nobody meant as this frame's, and swallow what comes behind it. Any malformed input is answered by
 //! an error, after which the connection is of no more use: where the next frame begins is not known. A frame that does not become whole within [`FRAME_WAIT`] is
 //! malformed as well.
 
@@ -21,18 +23,19 @@ use crate::message::Envelope;
 
 /// The most bytes a frame carries, its version and envelope: 64 MiB.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
-/// How long whoever receives waits for the rest of a frame. Checksums find any other change; one to the length makes the receiver wait for bytes that
-/// nobody meant as this frame's, perhaps for very many, so it gives the connection up.
+/// How long whoever receives waits for the rest of a frame before it gives the connection up: the network is too slow, or the other end is of a version whose
+/// lengths have no checksum, and one was changed on its way.
 pub const FRAME_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 /// The least protocol version this build speaks.
 pub const VERSION_MIN: u16 = 1;
-/// The greatest protocol version this build speaks. What each added, [`crate::Body::since_version`] says.
-pub const VERSION_MAX: u16 = 2;
+/// The greatest protocol version this build speaks. What each added to messages, [`crate::Body::since_version`] says; 3 gave the length
+/// of a frame a checksum of its own.
+pub const VERSION_MAX: u16 = 3;
 /// The most bytes of a hello's proof.
 pub const PROOF_BYTES_MAX: usize = 1024;
 
-/// A length and a checksum.
-const FRAME_HEADER_BYTES: usize = 8;
+/// The length of a frame has a checksum of its own from here on.
+const LENGTH_IS_CHECKED: u16 = 3;
 /// The encoding of envelopes written here.
 const FRAME_VERSION: u8 = 1;
 
@@ -192,43 +195,61 @@ impl Hello {
     }
 }
 
-/// Appends the frame of an envelope. On an error nothing was appended; the only one is [`CodecError::TooLong`].
-pub fn encode(envelope: &Envelope, out: &mut BytesMut) -> Result<(), CodecError> {
-    let begin = out.len();
-    out.put_slice(&[0; FRAME_HEADER_BYTES]);
+/// Where the checksum over everything lies in a frame of that protocol version; what it covers begins four bytes later.
+fn checksum_at(version: u16) -> usize {
+    if version >= LENGTH_IS_CHECKED { 8 } else { 4 }
+}
+
+/// Appends the frame of an envelope, as the protocol version that both ends agreed on has it. On an error nothing was appended; the only one is
+/// [`CodecError::TooLong`].
+pub fn encode(envelope: &Envelope, version: u16, out: &mut BytesMut) -> Result<(), CodecError> {
+    let (begin, at) = (out.len(), checksum_at(version));
+    out.put_bytes(0, at + 4);
     out.put_u8(FRAME_VERSION);
     postcard::serialize_with_flavor(envelope, Growing(out))
         .map_err(|error| CodecError::Malformed(error.to_string()))?;
-    let body = out.len() - begin - FRAME_HEADER_BYTES;
+    let frame = &mut out[begin..];
+    let body = frame.len() - at - 4;
     if body > FRAME_BYTES_MAX {
         out.truncate(begin);
         return Err(CodecError::TooLong { found: body, most: FRAME_BYTES_MAX });
     }
     let length = (body as u32).to_be_bytes();
-    let checksum = checksum(length, &out[begin + FRAME_HEADER_BYTES..]);
-    out[begin..begin + 4].copy_from_slice(&length);
-    out[begin + 4..begin + FRAME_HEADER_BYTES].copy_from_slice(&checksum.to_be_bytes());
+    let whole = checksum(length, &frame[at + 4..]);
+    frame[..4].copy_from_slice(&length);
+    if at > 4 {
+        frame[4..at].copy_from_slice(&crc32c::crc32c(&length).to_be_bytes());
+    }
+    frame[at..at + 4].copy_from_slice(&whole.to_be_bytes());
     Ok(())
 }
 
-/// Takes an envelope off the front of what was received; `None` if more bytes are needed. A frame that is too long is refused as soon as its
-/// length is there, so that nobody waits for it.
-pub fn decode(received: &mut BytesMut) -> Result<Option<Envelope>, CodecError> {
-    if received.len() < 4 {
+/// Takes an envelope off the front of what was received in that protocol version; `None` if more bytes are needed. A frame whose length is damaged or too
+/// long is refused as soon as its length is there, so that nobody waits for it.
+pub fn decode(received: &mut BytesMut, version: u16) -> Result<Option<Envelope>, CodecError> {
+    let at = checksum_at(version);
+    if received.len() < at {
         return Ok(None);
     }
-    let length = (&received[..4]).get_u32();
-    let body_bytes = length as usize;
+    let (length, mut of_length) = received[..at].split_at(4);
+    let length: [u8; 4] = length.try_into().expect("four bytes");
+    if !of_length.is_empty() {
+        let (wanted, found) = (crc32c::crc32c(&length), of_length.get_u32());
+        if wanted != found {
+            return Err(CodecError::Checksum { wanted, found });
+        }
+    }
+    let body_bytes = u32::from_be_bytes(length) as usize;
     if body_bytes > FRAME_BYTES_MAX {
         return Err(CodecError::TooLong { found: body_bytes, most: FRAME_BYTES_MAX });
     }
-    if received.len() < FRAME_HEADER_BYTES + body_bytes {
+    if received.len() < at + 4 + body_bytes {
         return Ok(None);
     }
-    let frame = received.split_to(FRAME_HEADER_BYTES + body_bytes);
-    let found = (&frame[4..]).get_u32();
-    let body = &frame[FRAME_HEADER_BYTES..];
-    let wanted = checksum(length.to_be_bytes(), body);
+    let frame = received.split_to(at + 4 + body_bytes);
+    let found = (&frame[at..]).get_u32();
+    let body = &frame[at + 4..];
+    let wanted = checksum(length, body);
     if wanted != found {
         return Err(CodecError::Checksum { wanted, found });
     }

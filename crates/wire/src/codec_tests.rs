@@ -65,6 +65,7 @@ fn frame_of(version_and_envelope: &[u8]) -> BytesMut {
     let length = (version_and_envelope.len() as u32).to_be_bytes();
     let mut frame = BytesMut::new();
     frame.put_slice(&length);
+    frame.put_u32(crc32c::crc32c(&length));
     frame.put_u32(checksum(length, version_and_envelope));
     frame.put_slice(version_and_envelope);
     frame
@@ -77,15 +78,22 @@ fn a_batch_arrives_as_it_was_sent() {
     batch::stamp(&mut batches, 9, Epoch(4)).expect("what was built can be stamped");
     let sent = envelope(Body::Batch { stream: StreamId(1), base: 9, batches: batches.freeze(), hw: 9, start: 0 });
     let mut connection = BytesMut::new();
-    encode(&sent, &mut connection).expect("it is below the bound");
-    assert_eq!(decode(&mut connection), Ok(Some(sent)));
+    encode(&sent, VERSION_MAX, &mut connection).expect("it is below the bound");
+    assert_eq!(decode(&mut connection, VERSION_MAX), Ok(Some(sent)));
     assert!(connection.is_empty());
 }
 
 #[test]
 fn a_frame_that_is_too_long_is_refused_at_once_and_never_made() {
-    let mut received = BytesMut::from(&u32::MAX.to_be_bytes()[..]);
-    assert_eq!(decode(&mut received), Err(CodecError::TooLong { found: u32::MAX as usize, most: FRAME_BYTES_MAX }));
+    for version in VERSION_MIN..=VERSION_MAX {
+        let length = u32::MAX.to_be_bytes();
+        let mut received = BytesMut::from(&length[..]);
+        if version >= LENGTH_IS_CHECKED {
+            received.put_u32(crc32c::crc32c(&length));
+        }
+        let refused = CodecError::TooLong { found: u32::MAX as usize, most: FRAME_BYTES_MAX };
+        assert_eq!(decode(&mut received, version), Err(refused));
+    }
     let mut out = BytesMut::from(&b"before"[..]);
     let huge = envelope(Body::Batch {
         stream: StreamId(1),
@@ -94,23 +102,52 @@ fn a_frame_that_is_too_long_is_refused_at_once_and_never_made() {
         hw: 0,
         start: 0,
     });
-    assert!(matches!(encode(&huge, &mut out), Err(CodecError::TooLong { .. })));
+    assert!(matches!(encode(&huge, VERSION_MAX, &mut out), Err(CodecError::TooLong { .. })));
     assert_eq!(&out[..], b"before");
+}
+
+#[test]
+fn a_damaged_length_is_refused_before_anything_behind_it_is_waited_for() {
+    let mut frame = BytesMut::new();
+    encode(&envelope(Body::WhoLeads), VERSION_MAX, &mut frame).expect("it is small");
+    for bit in 0..64 {
+        let mut begun = BytesMut::from(&frame[..8]);
+        begun[bit / 8] ^= 1 << (bit % 8);
+        assert!(matches!(decode(&mut begun, VERSION_MAX), Err(CodecError::Checksum { .. })), "bit {bit}");
+    }
+    assert_eq!(decode(&mut BytesMut::from(&frame[..8]), VERSION_MAX), Ok(None));
+}
+
+#[test]
+fn every_version_reads_its_own_frames() {
+    let sent = envelope(Body::WhoLeads);
+    let mut lengths = Vec::new();
+    for version in VERSION_MIN..=VERSION_MAX {
+        let mut frame = BytesMut::new();
+        encode(&sent, version, &mut frame).expect("it is small");
+        lengths.push(frame.len());
+        assert_eq!(decode(&mut frame, version), Ok(Some(sent.clone())), "version {version}");
+        assert!(frame.is_empty());
+    }
+    assert_eq!(lengths, [lengths[0], lengths[0], lengths[0] + 4]);
 }
 
 #[test]
 fn what_is_no_envelope_is_an_error_though_its_checksum_holds() {
     let mut good = BytesMut::new();
-    encode(&envelope(Body::Heartbeat { leaving: false }), &mut good).expect("it is small");
-    let body = &good[FRAME_HEADER_BYTES..];
+    encode(&envelope(Body::Heartbeat { leaving: false }), VERSION_MAX, &mut good).expect("it is small");
+    let body = &good[checksum_at(VERSION_MAX) + 4..];
     let mut with_more = body.to_vec();
     with_more.push(0);
-    assert_eq!(decode(&mut frame_of(&with_more)), Err(CodecError::Malformed("1 bytes follow it".to_owned())));
+    assert_eq!(
+        decode(&mut frame_of(&with_more), VERSION_MAX),
+        Err(CodecError::Malformed("1 bytes follow it".to_owned()))
+    );
     let mut newer = body.to_vec();
     newer[0] = 2;
-    assert_eq!(decode(&mut frame_of(&newer)), Err(CodecError::Encoding { found: 2 }));
-    assert!(matches!(decode(&mut frame_of(&[])), Err(CodecError::Malformed(_))));
-    assert!(matches!(decode(&mut frame_of(&body[..body.len() - 1])), Err(CodecError::Malformed(_))));
+    assert_eq!(decode(&mut frame_of(&newer), VERSION_MAX), Err(CodecError::Encoding { found: 2 }));
+    assert!(matches!(decode(&mut frame_of(&[]), VERSION_MAX), Err(CodecError::Malformed(_))));
+    assert!(matches!(decode(&mut frame_of(&body[..body.len() - 1]), VERSION_MAX), Err(CodecError::Malformed(_))));
 }
 
 #[test]
@@ -152,7 +189,7 @@ proptest! {
         let sent: Vec<_> = list.into_iter().map(envelope).collect();
         let mut bytes = BytesMut::from(&hello().encode()[..]);
         for envelope in &sent {
-            encode(envelope, &mut bytes).expect("they are small");
+            encode(envelope, VERSION_MAX, &mut bytes).expect("they are small");
         }
         let (mut received, mut got, mut greeted) = (BytesMut::new(), Vec::new(), false);
         for piece in bytes.chunks(piece) {
@@ -160,7 +197,7 @@ proptest! {
             if !greeted {
                 greeted = Hello::decode(&mut received).expect("it is a hello").is_some();
             }
-            while greeted && let Some(envelope) = decode(&mut received).expect("they are frames") {
+            while greeted && let Some(envelope) = decode(&mut received, VERSION_MAX).expect("they are frames") {
                 got.push(envelope);
             }
         }
@@ -170,12 +207,12 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = decode(&mut BytesMut::from(&bytes[..]));
-        let _ = decode(&mut frame_of(&bytes));
+        let _ = decode(&mut BytesMut::from(&bytes[..]), VERSION_MAX);
+        let _ = decode(&mut frame_of(&bytes), VERSION_MAX);
         let _ = Hello::decode(&mut BytesMut::from(&bytes[..]));
         let mut versioned = vec![FRAME_VERSION];
         versioned.extend(&bytes);
-        let _ = decode(&mut frame_of(&versioned));
+        let _ = decode(&mut frame_of(&versioned), VERSION_MAX);
         let mut greeting = HELLO_MAGIC.to_vec();
         greeting.extend(&bytes);
         let _ = Hello::decode(&mut BytesMut::from(&greeting[..]));
@@ -184,10 +221,10 @@ proptest! {
     #[test]
     fn a_frame_with_a_byte_changed_is_never_a_message(body in bodies(), place: prop::sample::Index, flip in 1..=255u8) {
         let mut frame = BytesMut::new();
-        encode(&envelope(body), &mut frame).expect("it is small");
+        encode(&envelope(body), VERSION_MAX, &mut frame).expect("it is small");
         let place = place.index(frame.len());
         frame[place] ^= flip;
-        let answer = decode(&mut frame);
+        let answer = decode(&mut frame, VERSION_MAX);
         prop_assert!(!matches!(answer, Ok(Some(_))), "byte {}: {:?}", place, answer);
     }
 }

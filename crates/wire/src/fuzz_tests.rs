@@ -59,21 +59,23 @@ fn envelopes() -> Vec<Vec<u8>> {
     let encoded = bodies.into_iter().map(|body| {
         let mut out = BytesMut::new();
         let envelope = Envelope { partition: PartitionId(1), sender, epoch: Some(Epoch(4)), body };
-        codec::encode(&envelope, &mut out).expect("a sample is not too long");
+        codec::encode(&envelope, VERSION_MAX, &mut out).expect("a sample is not too long");
         out.to_vec()
     });
     encoded.collect()
 }
 
-/// Puts length and checksum of one frame right.
+/// Puts length and checksums of one frame right.
 fn repair_frame(input: &mut [u8]) {
-    if input.len() < 8 {
+    if input.len() < 12 {
         return;
     }
-    let length = ((input.len() - 8) as u32).to_be_bytes();
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&length), &input[8..]);
+    let length = ((input.len() - 12) as u32).to_be_bytes();
+    let of_length = crc32c::crc32c(&length);
+    let checksum = crc32c::crc32c_append(of_length, &input[12..]);
     input[..4].copy_from_slice(&length);
-    input[4..8].copy_from_slice(&checksum.to_be_bytes());
+    input[4..8].copy_from_slice(&of_length.to_be_bytes());
+    input[8..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Puts length and checksum of the first batch right, as if it went to the end.
@@ -97,11 +99,11 @@ fn repair_end(input: &mut [u8]) {
 fn fuzz_envelopes() {
     fuzz(&envelopes(), repair_frame, |input| {
         let mut received = BytesMut::from(input);
-        match codec::decode(&mut received) {
+        match codec::decode(&mut received, VERSION_MAX) {
             Ok(Some(envelope)) => {
                 let mut again = BytesMut::new();
-                codec::encode(&envelope, &mut again).expect("what was read can be written");
-                let read = codec::decode(&mut again).expect("what was written can be read");
+                codec::encode(&envelope, VERSION_MAX, &mut again).expect("what was read can be written");
+                let read = codec::decode(&mut again, VERSION_MAX).expect("what was written can be read");
                 assert_eq!(read.as_ref(), Some(&envelope), "an envelope reads back as it was written");
                 format!("{:?}", std::mem::discriminant(&envelope.body))
             }

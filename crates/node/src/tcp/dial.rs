@@ -146,11 +146,11 @@ impl Dialler {
         for address in self.address.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, DIAL_WAIT) {
                 Ok(mut stream) => {
-                    let (hello, _) = self.introduction.exchange(&mut stream)?;
+                    let (hello, version, _) = self.introduction.exchange(&mut stream)?;
                     if hello.node != self.node {
                         return Err(PeerRefused::OtherNode { wanted: self.node, found: hello.node });
                     }
-                    return Ok((stream, hello.version_max.min(codec::VERSION_MAX)));
+                    return Ok((stream, version));
                 }
                 Err(error) => last = error,
             }
@@ -200,7 +200,7 @@ impl Dialler {
         if envelope.body.since_version() > self.version {
             return; // The other end is of an older build, to which it would be no message.
         }
-        if let Err(error) = codec::encode(envelope, out) {
+        if let Err(error) = codec::encode(envelope, self.version, out) {
             tracing::error!(node = self.node.0, %error, "a message cannot travel");
         }
     }

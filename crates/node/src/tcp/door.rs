@@ -64,7 +64,7 @@ impl Door {
     }
 
     fn serve(&self, mut stream: TcpStream) -> Result<(), PeerRefused> {
-        let (hello, mut received) = self.introduction.exchange(&mut stream)?;
+        let (hello, version, mut received) = self.introduction.exchange(&mut stream)?;
         let Some(inbox) = self.inbox.get() else {
             return Ok(());
         };
@@ -78,7 +78,7 @@ impl Door {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut unfinished = Unfinished::default();
         loop {
-            while let Some(envelope) = codec::decode(&mut received)? {
+            while let Some(envelope) = codec::decode(&mut received, version)? {
                 if envelope.sender.peer.node != hello.node {
                     return Err(PeerRefused::ForeignSender(hello.node, envelope.sender.peer.node));
                 }
@@ -105,8 +105,7 @@ impl Door {
     }
 }
 
-/// Since when the rest of a frame is waited for. A length that was changed on its way would otherwise have everything behind it swallowed, up to the longest frame
-/// there can be, before the checksum shows it.
+/// Since when the rest of a frame is waited for.
 #[derive(Default)]
 struct Unfinished {
     since: Option<Instant>,

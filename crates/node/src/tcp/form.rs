@@ -65,7 +65,7 @@ fn ask(node: NodeId, address: &str, introduction: &Introduction) -> Result<(LogI
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, DIAL_WAIT) {
             Ok(mut stream) => {
-                let (hello, _) = introduction.exchange(&mut stream)?;
+                let (hello, _, _) = introduction.exchange(&mut stream)?;
                 return match hello.node == node {
                     true => Ok((hello.log, hello.cluster)),
                     false => Err(PeerRefused::OtherNode { wanted: node, found: hello.node }),

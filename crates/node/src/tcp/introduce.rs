@@ -112,8 +112,8 @@ impl Introduction {
         self.cluster.store(cluster, Ordering::Release);
     }
 
-    /// Sends this node's hello and reads the other's. Returns it with whatever was received behind it.
-    pub(crate) fn exchange(&self, stream: &mut TcpStream) -> Result<(Hello, BytesMut), PeerRefused> {
+    /// Sends this node's hello and reads the other's. Returns it with the protocol version that both speak, and whatever was received behind it.
+    pub(crate) fn exchange(&self, stream: &mut TcpStream) -> Result<(Hello, u16, BytesMut), PeerRefused> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HELLO_WAIT))?;
         stream.set_write_timeout(Some(HELLO_WAIT))?;
@@ -130,10 +130,10 @@ impl Introduction {
                 n => received.extend_from_slice(&chunk[..n]),
             }
         };
-        ours.agree(&theirs)?;
+        let version = ours.agree(&theirs)?;
         self.accept(&theirs)?;
         stream.set_read_timeout(None)?;
-        Ok((theirs, received))
+        Ok((theirs, version, received))
     }
 
     fn accept(&self, theirs: &Hello) -> Result<(), PeerRefused> {

@@ -79,8 +79,6 @@ pub(super) enum Event {
 pub(super) enum Restore {
     /// A link, one way.
     Link { from: NodeId, to: NodeId, number: u64 },
-    /// A link, one way, whose receiver waited in vain for the rest of a frame.
-    Swallowing { from: NodeId, to: NodeId, number: u64 },
     /// Room on a disk.
     Room { node: NodeId },
     /// What was wrong with a node's copies is put right; the number tells it from what befalls them later.

@@ -132,14 +132,10 @@ impl Network {
         number
     }
 
-    /// Ends a block, unless a later one has taken its place. Says whether it did.
-    pub(super) fn unblock(&mut self, from: NodeId, to: NodeId, number: u64) -> bool {
+    /// Ends a block, unless a later one has taken its place.
+    pub(super) fn unblock(&mut self, from: NodeId, to: NodeId, number: u64) {
         let link = self.link(from, to);
-        let ends = link.blocked == Some(number);
-        if ends {
-            link.blocked = None;
-        }
-        ends
+        link.blocked.take_if(|blocked| *blocked == number);
     }
 
     /// Holds back whatever is sent one way until then.

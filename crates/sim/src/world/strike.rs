@@ -203,10 +203,7 @@ impl World {
     /// Something comes back.
     pub(super) fn restore(&mut self, restore: Restore) {
         match restore {
-            Restore::Link { from, to, number } => {
-                self.network.unblock(from, to, number);
-            }
-            Restore::Swallowing { from, to, number } => self.stop_swallowing(from, to, number),
+            Restore::Link { from, to, number } => self.network.unblock(from, to, number),
             Restore::Room { node } => {
                 self.node(node).disk.set_full(false);
                 self.node_mut(node).store.set_full(false);

@@ -62,7 +62,7 @@ fn frame(of: &Hello) -> Vec<u8> {
     let sender = Sender { peer: PeerId { node: of.node, log: of.log }, incarnation: of.incarnation };
     let envelope = Envelope { partition: PartitionId(1), sender, epoch: Some(Epoch(0)), body: Body::WhoLeads };
     let mut out = BytesMut::new();
-    codec::encode(&envelope, &mut out).expect("it fits in a frame");
+    codec::encode(&envelope, codec::VERSION_MAX, &mut out).expect("it fits in a frame");
     out.to_vec()
 }
 
