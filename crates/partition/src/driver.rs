@@ -12,7 +12,9 @@
 //!
 //! A follower's machine gets only what is committed. A leader's gets everything in its log, committed or not, and then executes ahead; so
 //! it alone can ever hold what is cut later, and it is rewound to HW before anything is cut. Readers see the least of HW and what is applied,
-//! never less than they saw before, and nothing while a rewind is under way: after a restart, nothing until HW has reached what was applied.
+//! never less than they saw before, and nothing while a rewind is under way. After a restart they see nothing until HW has reached what was applied, and until what was
+//! committed when this process first heard a leader's word is applied: otherwise what they are shown at first would be as old as the last process's end, or, where the machine
+//! is made anew, as old as the log.
 
 use std::collections::BTreeMap;
 
@@ -63,6 +65,8 @@ pub(crate) struct Driver {
     /// Readers may not be shown less than this: what they saw already, and what the machine held after its last rewind. That may have been cut since
     /// it was rewound a time before, so it is not carried from one rewind to the next.
     floor: Offset,
+    /// What was committed when a leader's word first reached this process; `None` before. Readers are not shown less.
+    heard: Option<Offset>,
     /// Where the rewind under way goes.
     rewinding_to: Offset,
     /// Leadership ended while the machine was being rewound to the end of the log: when that is done, it must go on to here.
@@ -84,6 +88,7 @@ impl Default for Driver {
             published: None,
             shown: 0,
             floor: 0,
+            heard: None,
             rewinding_to: 0,
             then_to: None,
             recovered: None,
@@ -218,12 +223,14 @@ impl<L: LogStore> Partition<L> {
                 out.push(Effect::Machine(Command::Lead { reign, end }));
             }
         }
+        self.driver.heard = self.driver.heard.or_else(|| self.replica.told());
         let visible = match self.driver.phase {
             Phase::Rewinding => return Ok(()),
             Phase::Applying => hw.min(self.driver.applied),
             Phase::Leading(_) => hw,
         };
-        if visible >= self.driver.floor && self.driver.published.is_none_or(|published| published < visible) {
+        let caught_up = self.driver.heard.is_some_and(|heard| visible >= heard.max(self.driver.floor));
+        if caught_up && self.driver.published.is_none_or(|published| published < visible) {
             self.driver.published = Some(visible);
             self.driver.shown = visible;
             self.driver.floor = visible;

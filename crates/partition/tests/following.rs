@@ -76,6 +76,21 @@ fn a_restarted_machine_shows_nothing_before_hw_has_reached_it() {
 }
 
 #[test]
+fn readers_see_nothing_before_what_was_committed_when_it_was_first_heard_of_is_applied() {
+    let mut bench = Bench::new();
+    let stream = follow(&mut bench, 1, 4);
+    bench.step(message(2, 1, batch(stream, 0, 1, &["a", "b"], 4)));
+    bench.flush();
+    bench.run_machine();
+    assert_eq!((bench.partition.status(0).hw, bench.partition.status(0).applied), (2, 2));
+    assert_eq!(bench.order, [""; 0], "four entries were committed when this process first heard");
+    bench.step(message(2, 1, batch(stream, 2, 1, &["c", "d"], 4)));
+    bench.flush();
+    bench.run_machine();
+    assert_eq!(bench.order, ["publish 4"]);
+}
+
+#[test]
 fn a_truncated_position_is_told_apart_from_one_that_is_not_there_yet() {
     let mut bench = Bench::new();
     let stream = follow(&mut bench, 1, 0);

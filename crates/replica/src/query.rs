@@ -58,6 +58,16 @@ impl Replica {
         self.hw
     }
 
+    /// What is committed as far as this replica's leader has told, which may be more than it holds itself; a leader's own HW. `None` if no leader's word is
+    /// live here.
+    pub fn told(&self) -> Option<Offset> {
+        match &self.part {
+            Part::Leader(_) => Some(self.hw),
+            Part::Follower(_) => self.stream().filter(|stream| stream.live).map(|stream| stream.told),
+            Part::Idle | Part::Candidate { .. } => None,
+        }
+    }
+
     /// The outline of the log, as it is once the effects given out so far are performed.
     pub fn shape(&self) -> &LogShape {
         &self.log
