@@ -55,6 +55,12 @@ pub(crate) struct ModelArgs {
     /// How many linearizable reads arrive (0 or 1).
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(..=1))]
     reads: Option<u8>,
+    /// How many answers that only looked are held (0 or 1).
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(..=1))]
+    looks: Option<u8>,
+    /// The state machine does what it is told at any later time, and an answer comes to be held at any time after its proposal.
+    #[arg(long)]
+    late_machine: bool,
     /// Explore the ballot of the first epoch in all its orders too.
     #[arg(long)]
     first_ballot: bool,
@@ -146,7 +152,9 @@ fn replace_bounds(config: &mut Config, args: &ModelArgs) {
     replace(&mut config.stands, args.stands);
     replace(&mut config.reads, args.reads);
     replace(&mut config.states_max, args.states_max);
+    replace(&mut config.looks, args.looks);
     config.first_ballot |= args.first_ballot;
+    config.late_machine |= args.late_machine;
 }
 
 fn print_list(list: &[Named], json: bool) -> ExitCode {

@@ -15,7 +15,7 @@ pub struct Reign {
 
 /// What a partition wants of its state machine. Commands are carried out in the order in which they were given, but for [`Command::Publish`],
 /// which takes effect at once: it must be visible to readers before a later `Answer` leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Apply entries `[from, to)`, and answer with `Input::Applied(to)`. Entries below what the machine has already applied are skipped.
     Apply {

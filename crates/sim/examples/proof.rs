@@ -127,6 +127,8 @@ fn config(rule: &str, bounds: &[String]) -> Result<Config, String> {
             "versions" => config.versions = u64::from(value),
             "stands" => config.stands = few()?,
             "reads" => config.reads = few()?,
+            "looks" => config.looks = few()?,
+            "late-machine" => config.late_machine = value > 0,
             "live-every" => config.live_every = value as usize,
             "first-ballot" => config.first_ballot = value > 0,
             other => return Err(format!("there is no bound {other:?}")),

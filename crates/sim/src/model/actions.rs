@@ -6,7 +6,7 @@ use highwater_replica::{Role, Timeout};
 use highwater_wire::{Body, CommitRule, Envelope};
 
 use super::search::Search;
-use super::world::{Action, COORDINATOR, Facts, Local, Node, State, peer, read_of};
+use super::world::{Action, COORDINATOR, Facts, Local, Node, State, peer, write_of};
 use super::{REPLICAS, coordinator};
 
 impl Search {
@@ -26,8 +26,20 @@ impl Search {
                 actions.extend((durable..=end).map(|kept| Action::At(index, Local::Crash(kept))));
             }
             let role = node.replica().role();
-            if matches!(role, Role::Leader { .. }) && facts.writes < self.config.writes {
+            // One answer at a time is on its way to be held.
+            let executes = node.machine.reign().is_some() && node.answer.is_none();
+            let appends = self.config.rule.is_none() && matches!(role, Role::Leader { .. });
+            if (executes || appends) && facts.writes < self.config.writes {
                 actions.push(Action::At(index, Local::Write(facts.writes + 1)));
+            }
+            if executes && facts.looks < self.config.looks {
+                actions.push(Action::At(index, Local::Look(facts.looks + 1)));
+            }
+            // What the machine says comes behind the answer that it gave before.
+            if node.answer.is_some() {
+                actions.push(Action::At(index, Local::Hold));
+            } else if node.machine.next().is_some() {
+                actions.push(Action::At(index, Local::Turn));
             }
             if facts.reads < self.config.reads && !matches!(role, Role::Idle | Role::Candidate { .. }) {
                 actions.push(Action::At(index, Local::Read(facts.reads + 1)));
@@ -56,7 +68,7 @@ impl Search {
             due.push(Timeout::Silent);
         }
         // A read that nobody confirms is asked about again, and the coordinator with it.
-        let somebody_reads = facts.waiting.keys().any(|ticket| read_of(*ticket).is_some());
+        let somebody_reads = facts.waiting.keys().any(|ticket| write_of(*ticket).is_none());
         if self.config.rule.is_some() && matches!(role, Role::Leader { .. }) && somebody_reads {
             due.push(Timeout::Heartbeat);
         }

@@ -30,6 +30,11 @@ pub struct Config {
     pub first_ballot: bool,
     /// How many linearizable reads arrive, at any replica that leads or follows.
     pub reads: u8,
+    /// How many answers that only looked are held, at replicas whose machine executes ahead of the log.
+    pub looks: u8,
+    /// The state machine carries out at any later time what it is told, one thing after the other, and an answer comes to be held at any time after its
+    /// proposal. Otherwise both happen at once.
+    pub late_machine: bool,
     /// The cluster is healed, and must come back to service, from each state whose number is a multiple of this; 0 for never.
     pub live_every: usize,
     /// Stop, incomplete, after this many states.
@@ -51,6 +56,8 @@ impl Config {
             stands: 0,
             first_ballot: false,
             reads: 0,
+            looks: 0,
+            late_machine: false,
             live_every: 0,
             states_max: 20_000_000,
         }
@@ -83,8 +90,20 @@ fn counted(number: u64, noun: &str) -> String {
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Config { rule, epochs, writes, crashes, streams, silences, versions, stands, first_ballot, reads, .. } =
-            self;
+        let Config {
+            rule,
+            epochs,
+            writes,
+            crashes,
+            streams,
+            silences,
+            versions,
+            stands,
+            first_ballot,
+            reads,
+            looks,
+            ..
+        } = self;
         let isr = matches!(rule, Some(CommitRule::Isr { .. }));
         let control = if isr { 0 } else { *epochs };
         write!(f, "{}: {} replicas, {}, up to ", self.rule_name(), REPLICAS, counted((*epochs).into(), "epoch"))?;
@@ -105,7 +124,7 @@ impl fmt::Display for Config {
             counted((*crashes).into(), "crash").replace("crashs", "crashes"),
             counted(*streams, "stream")
         )?;
-        for (number, noun) in [(silences, "silent stream"), (reads, "read")] {
+        for (number, noun) in [(silences, "silent stream"), (reads, "read"), (looks, "look")] {
             if *number > 0 {
                 write!(f, ", {}", counted((*number).into(), noun))?;
             }
@@ -117,7 +136,8 @@ impl fmt::Display for Config {
             }
             Some(_) => write!(f, ", {}", counted(*versions, "appointment"))?,
         }
-        write!(f, "{}", if rule.is_some() && *first_ballot { ", the first ballot too" } else { "" })
+        write!(f, "{}", if rule.is_some() && *first_ballot { ", the first ballot too" } else { "" })?;
+        write!(f, "{}", if self.late_machine { ", machines that are late" } else { "" })
     }
 }
 

@@ -29,6 +29,9 @@ fn at(search: &Search, local: &Local) -> String {
         Local::Fire(timeout) => format!("runs out of time: {timeout:?}"),
         Local::Stand => "has heard from no leader, would win, and stands".to_owned(),
         Local::Read(_) => "is asked for a linearizable read".to_owned(),
+        Local::Look(_) => "is asked something, and answers from all it has executed".to_owned(),
+        Local::Hold => "holds the answer computed last".to_owned(),
+        Local::Turn => "has its machine do one thing that it was told".to_owned(),
     }
 }
 

@@ -82,9 +82,15 @@ impl Healed {
     }
 
     fn give(&mut self, index: usize, input: Input) {
-        self.act(index, |node, now, done| node.give(now, [input], done));
+        self.act(index, |node, now, done| {
+            node.give(now, [input], done);
+            node.catch_up(now, done);
+        });
         if self.nodes[index].as_ref().is_some_and(|node| node.disk().durable() < node.log().len()) {
-            self.act(index, |node, now, done| node.give(now, [Input::FlushDone(disk::flushed())], done));
+            self.act(index, |node, now, done| {
+                node.give(now, [Input::FlushDone(disk::flushed())], done);
+                node.catch_up(now, done);
+            });
         }
     }
 
@@ -102,7 +108,10 @@ impl Healed {
     /// If it is refused.
     pub(super) fn write(&mut self, index: usize, id: u8) -> Result<u64, String> {
         let before = self.nodes[index].as_ref().map(|node| node.log().len());
-        self.act(index, |node, now, done| node.write(now, id, done));
+        self.act(index, |node, now, done| {
+            node.write(now, id, done);
+            node.catch_up(now, done);
+        });
         let node = self.nodes[index].as_ref().ok_or("the leader is dead")?;
         if Some(node.log().len()) == before {
             return Err(format!("a write is refused: {:?}", self.answers.get(&ticket_of_write(id))));

@@ -10,7 +10,7 @@
 //! | the leader's maximal set covers the recorded one | [`covers_record`] |
 //! | a reconciliation round lowers (last epoch, end) | [`cuts`] |
 //! | when a stream goes live, the follower's log is a prefix of the leader's | [`goes_live`] |
-//! | whoever waits is answered once; a write said to be committed is, and a linearizable read sees all that was when it arrived | [`answers`] |
+//! | whoever waits is answered once; a write said to be committed is; a linearizable read, and an answer that looked, sees all that was when it arrived, and nothing that is not | [`answers`] |
 //! | a write said to have failed is in no log, ever | [`failed_is_nowhere`] |
 //! | what readers see, and what a machine is told is committed, are the committed entries | [`shows`] |
 //! | once a log was cut, its machine holds nothing of what was cut | [`machine_holds_the_log`] |
@@ -26,7 +26,7 @@ use highwater_wire::{CommitRule, Epoch};
 
 use super::REPLICAS;
 use super::disk::Disk;
-use super::world::{Disks, Entry, Facts, Node, Reign, read_of, write_of};
+use super::world::{Disks, Entry, Facts, Node, Reign, write_of};
 
 type Verdict = Result<(), String>;
 
@@ -190,8 +190,8 @@ pub(super) fn machine_holds_the_log(index: usize, log: &[Entry], machine: &[Entr
 pub(super) fn answers(facts: &mut Facts, index: usize, ticket: Ticket, outcome: &Outcome) -> Verdict {
     let waiting = facts.waiting.remove(&ticket).filter(|waiting| waiting.node == index);
     let waiting = waiting.ok_or_else(|| format!("whoever waits is answered once: {ticket:?} waits no more"))?;
-    match (write_of(ticket), read_of(ticket), outcome) {
-        (Some(id), _, Outcome::Done(position)) => {
+    match (write_of(ticket), outcome) {
+        (Some(id), Outcome::Done(position)) => {
             let at = (position.offset as usize).checked_sub(1).and_then(|last| facts.committed.get(last));
             let it_is = |(entry, _): &(Entry, Epoch)| entry.id == id && Some(entry.epoch) == position.epoch;
             if !at.is_some_and(it_is) {
@@ -201,18 +201,26 @@ pub(super) fn answers(facts: &mut Facts, index: usize, ticket: Ticket, outcome: 
                 ));
             }
         }
-        (Some(id), _, Outcome::Refused(_)) => {
+        (Some(id), Outcome::Refused(_)) => {
             facts.failed.insert(id);
         }
-        (Some(_), _, Outcome::Unknown(_)) => {}
-        (Some(id), _, Outcome::Truncated { .. }) if facts.committed.iter().all(|(entry, _)| entry.id != id) => {}
-        (None, Some(_), Outcome::Done(position)) if (position.offset as usize) < waiting.floor => {
+        (Some(_), Outcome::Unknown(_)) => {}
+        (Some(id), Outcome::Truncated { .. }) if facts.committed.iter().all(|(entry, _)| entry.id != id) => {}
+        (None, Outcome::Done(position)) if (position.offset as usize) < waiting.floor => {
             return Err(format!(
-                "a linearizable read sees what was acknowledged before: it is served at {position:?}, {} were committed when it arrived",
+                "a linearizable read, or an answer that looked, sees what was acknowledged before: it is served at {position:?}, {} were committed when it arrived",
                 waiting.floor
             ));
         }
-        (None, Some(_), Outcome::Done(_) | Outcome::Lost(_)) => {}
+        (None, Outcome::Done(_))
+            if !facts.committed.iter().map(|(entry, _)| entry).take(waiting.saw.len()).eq(&waiting.saw) =>
+        {
+            return Err(format!(
+                "an answer leaves once it saw only what is committed: it saw {:?}, committed is {:?}",
+                waiting.saw, facts.committed
+            ));
+        }
+        (None, Outcome::Done(_) | Outcome::Lost(_)) => {}
         _ => return Err(format!("an answer is of a kind that was asked for: {ticket:?} is answered {outcome:?}")),
     }
     Ok(())

@@ -10,7 +10,10 @@ use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, Millis, Sender};
 
 use super::disk::{self, Disk};
 use super::machine::Machine;
-use super::world::{COORDINATOR, Entry, Local, Node, PARTITION, incarnation, peer, ticket_of_read, ticket_of_write};
+use super::world::{
+    Answer, COORDINATOR, Entry, Local, Node, PARTITION, incarnation, peer, ticket_of_look, ticket_of_read,
+    ticket_of_write,
+};
 use super::{Config, REPLICAS};
 
 /// What a step did.
@@ -57,7 +60,7 @@ pub(super) fn first(index: usize, config: &Config) -> Node {
         None => others.map(|other| (peer(other), incarnation(other, 1))).collect(),
     };
     let disk = Disk::new(Vec::new(), 0, HardState { seen, ..HardState::default() });
-    recover(index, 1, disk, Machine::default(), config, &mut Done::default())
+    recover(index, 1, disk, Machine::new(config.late_machine), config, &mut Done::default())
 }
 
 /// A process starts on what is on its disk.
@@ -86,7 +89,7 @@ pub(super) fn recover(
         now: 0,
     };
     let holds = machine.end();
-    let mut node = Node { partition: Partition::new(start, disk, kind), machine, starts };
+    let mut node = Node { partition: Partition::new(start, disk, kind), machine, answer: None, starts };
     node.give(0, [Input::Rewound(holds)], done);
     node
 }
@@ -118,6 +121,9 @@ pub(super) fn step(
             Local::Write(id) => node.write(0, id, &mut done),
             Local::Stand => stand(index, &mut node, &mut done),
             Local::Fire(timeout) => node.give(0, [Input::Timeout(timeout)], &mut done),
+            Local::Look(number) => node.look(number, &mut done),
+            Local::Hold => node.hold(0, &mut done),
+            Local::Turn => node.turn(0, &mut done),
             Local::Read(number) => node.give(0, [Input::Read { ticket: ticket_of_read(number) }], &mut done),
         }
         done.cut = node.disk().take_cut();
@@ -144,6 +150,13 @@ fn stand(index: usize, node: &mut Node, done: &mut Done) {
         let sender = Sender { peer: peer(voter), incarnation: newest.unwrap_or_else(|| incarnation(voter, 1)) };
         let body = Body::Vote { granted: true, pre: true };
         node.give(0, [Input::Message(Envelope { sender, body, ..question })], done);
+    }
+}
+
+impl Answer {
+    fn hold(self) -> Input {
+        let Answer { ticket, reign, until, wrote } = self;
+        Input::Hold { ticket, reign, until, wrote, ack: AckPolicy::Committed }
     }
 }
 
@@ -177,14 +190,8 @@ impl Node {
                 }
                 Effect::Flush(()) => flushes = true,
                 Effect::Machine(command) => {
-                    let committed = match &command {
-                        Command::Apply { to, committed: true, .. } | Command::Publish { hw: to } => Some(*to as usize),
-                        _ => None,
-                    };
-                    told.extend(self.machine.carry_out(command));
-                    if let Some(count) = committed {
-                        done.show(&self.machine.entries()[..count]);
-                    }
+                    let now = self.machine.tell(command);
+                    told.extend(now.and_then(|command| self.carry_out(command, done)));
                 }
                 Effect::Answer(ticket, outcome) => {
                     if let (Outcome::Done(position), Some(_)) = (&outcome, super::world::read_of(ticket)) {
@@ -206,6 +213,52 @@ impl Node {
         told
     }
 
+    fn carry_out(&mut self, command: Command, done: &mut Done) -> Option<Input> {
+        let committed = match &command {
+            Command::Apply { to, committed: true, .. } | Command::Publish { hw: to } => Some(*to as usize),
+            _ => None,
+        };
+        let says = self.machine.carry_out(command);
+        if let Some(count) = committed {
+            done.show(&self.machine.entries()[..count]);
+        }
+        says
+    }
+
+    /// The machine carries out one thing that it was told.
+    fn turn(&mut self, now: Millis, done: &mut Done) {
+        let command = self.machine.take_up().expect("something waits for the machine");
+        if let Some(says) = self.carry_out(command, done) {
+            self.give(now, [says], done);
+        }
+    }
+
+    /// The answer that is on its way comes to be held.
+    fn hold(&mut self, now: Millis, done: &mut Done) {
+        let answer = self.answer.take().expect("an answer is on its way");
+        self.give(now, [answer.hold()], done);
+    }
+
+    /// Nothing is late any more.
+    pub(super) fn catch_up(&mut self, now: Millis, done: &mut Done) {
+        if self.answer.is_some() {
+            self.hold(now, done);
+        }
+        while self.machine.next().is_some() {
+            self.turn(now, done);
+        }
+    }
+
+    /// A client's question: answered from what was executed, once that is committed.
+    fn look(&mut self, number: u8, done: &mut Done) {
+        let reign = self.machine.reign().expect("it executes");
+        let (ticket, until) = (ticket_of_look(number), self.machine.end());
+        self.answer = Some(Answer { ticket, reign, until, wrote: false });
+        if !self.machine.is_late() {
+            self.hold(0, done);
+        }
+    }
+
     /// A client's write: the machine executes it ahead of the log where it may, and its answer is held until it is committed.
     pub(super) fn write(&mut self, now: Millis, id: u8, done: &mut Done) {
         let ticket = ticket_of_write(id);
@@ -213,9 +266,13 @@ impl Node {
         let base = self.machine.end();
         self.machine.execute(id);
         let proposal = Proposal { reign, base, batches: disk::unstamped(id) };
-        let (until, ack) = (self.machine.end(), AckPolicy::Committed);
-        let hold = Input::Hold { ticket, reign, until, wrote: true, ack };
-        self.give(now, [Input::Propose(proposal), hold], done);
+        let answer = Answer { ticket, reign, until: self.machine.end(), wrote: true };
+        if self.machine.is_late() {
+            self.answer = Some(answer);
+            self.give(now, [Input::Propose(proposal)], done);
+        } else {
+            self.give(now, [Input::Propose(proposal), answer.hold()], done);
+        }
     }
 
     /// A write where the machine follows HW: it is appended, and its answer waits until it is shown.

@@ -1,7 +1,9 @@
-//! The simplest state machine: it holds the entries that it has applied or executed, and answers every command at once.
+//! The simplest state machine: it holds the entries that it has applied or executed. It carries out what it is told at once or, where it may be late, when its turn comes.
 //!
 //! What it asserts of the commands it gets is what a real one relies on. After a crash it holds what it ever published in this process or began with: the most that a
 //! machine may keep, so that a replica that knows less than its machine is explored.
+
+use std::collections::VecDeque;
 
 use highwater_partition::{Command, Input, Reign};
 use highwater_wire::Offset;
@@ -20,12 +22,50 @@ pub(super) struct Machine {
     kept: usize,
     /// The reign it executes in.
     reign: Option<Reign>,
+    /// Whether it may be late.
+    is_late: bool,
+    /// What it was told and has not taken up.
+    queue: VecDeque<Command>,
 }
 
 impl Machine {
+    /// One that holds nothing.
+    pub(super) fn new(is_late: bool) -> Machine {
+        Machine { is_late, ..Machine::default() }
+    }
+
     /// What a crash leaves.
     pub(super) fn after_crash(&self) -> Machine {
-        Machine { entries: self.entries[..self.kept].to_vec(), kept: self.kept, ..Machine::default() }
+        Machine { entries: self.entries[..self.kept].to_vec(), kept: self.kept, ..Machine::new(self.is_late) }
+    }
+
+    /// Whether it may be late.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// What it takes up next, if anything waits for it.
+    pub(super) fn next(&self) -> Option<&Command> {
+        self.queue.front()
+    }
+
+    /// Whether it was told to rewind and has not done it yet.
+    pub(super) fn is_to_rewind(&self) -> bool {
+        self.queue.iter().any(|command| matches!(command, Command::Rewind { .. }))
+    }
+
+    /// Takes in what it is told. Returns what it is to carry out now: what it shows to readers it shows at once.
+    pub(super) fn tell(&mut self, command: Command) -> Option<Command> {
+        if !self.is_late || matches!(command, Command::Publish { .. }) {
+            return Some(command);
+        }
+        self.queue.push_back(command);
+        None
+    }
+
+    /// Its turn has come. Returns what it is to carry out.
+    pub(super) fn take_up(&mut self) -> Option<Command> {
+        self.queue.pop_front()
     }
 
     /// What it has applied and executed.
@@ -104,7 +144,7 @@ mod tests {
     /// A machine that holds two entries, one of them shown.
     fn machine() -> Machine {
         let entries = vec![Entry { epoch: Epoch(0), id: 0 }, Entry { epoch: Epoch(0), id: 1 }];
-        Machine { entries, published: Some(1), kept: 1, reign: None }
+        Machine { entries, published: Some(1), kept: 1, ..Machine::default() }
     }
 
     #[test]
@@ -131,6 +171,15 @@ mod tests {
     #[should_panic(expected = "what readers are shown was applied")]
     fn a_publication_of_what_was_not_applied_is_seen() {
         machine().carry_out(Command::Publish { hw: 3 });
+    }
+
+    #[test]
+    fn one_that_may_be_late_shows_at_once_and_does_the_rest_in_its_turn() {
+        let mut late = Machine { is_late: true, ..machine() };
+        assert!(late.tell(Command::Rewind { to: 1 }).is_none() && late.is_to_rewind());
+        assert!(matches!(late.tell(Command::Publish { hw: 2 }), Some(Command::Publish { hw: 2 })));
+        assert!(matches!(late.take_up(), Some(Command::Rewind { to: 1 })));
+        assert!(late.next().is_none() && machine().tell(Command::Rewind { to: 1 }).is_some());
     }
 
     #[test]

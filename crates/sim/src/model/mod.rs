@@ -7,8 +7,8 @@
 //! down here on its own, so that it checks the real coordinator's rules by another statement of them.
 //!
 //! The log is a list of entries in memory (`disk`). The state machine (`machine`) executes a leader's writes ahead of the log, as SQL does, or in the self-electing partition follows
-//! HW, as the metadata do; it carries out what it is told within the step that told it. Clients write and read as they do at a node: a proposal with a held
-//! answer, a linearizable read. What they are answered, what readers are shown and what the machine holds is judged.
+//! HW, as the metadata do; it carries out what it is told within the step that told it, or where it may be late at any time after. Clients write and read as they do at a node: a proposal with a held
+//! answer, an answer that only looked, a linearizable read. What they are answered, what readers are shown and what the machine holds is judged.
 //!
 //! What must hold is judged by an oracle that looks at the disks and at what was announced, and not at the replicas' own bookkeeping (`laws`).
 //! A violation is reported with the shortest sequence of events that leads to it, in words.
@@ -93,6 +93,13 @@ mod tests {
     #[test]
     fn one_epoch_of_the_self_electing_partition_breaks_no_law() {
         whole(Config { crashes: 0, writes: 1, ..small(Config::electing()) });
+    }
+
+    #[test]
+    fn one_epoch_with_machines_that_are_late_and_a_look_breaks_no_law() {
+        let config =
+            Config { late_machine: true, looks: 1, crashes: 0, ..Config::appointed(CommitRule::Isr { min: 2 }) };
+        whole(small(config));
     }
 
     #[test]

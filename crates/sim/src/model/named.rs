@@ -66,6 +66,8 @@ pub fn named() -> Vec<Named> {
     };
     let two_writes = |config| Config { writes: 2, ..config };
     let two_changes = |rule| Config { versions: 4, crashes: 0, ..of(rule) };
+    let late = |config| Config { late_machine: true, ..config };
+    let look = |config| Config { looks: 1, crashes: 0, ..config };
     let read = |config| Config { reads: 1, crashes: 0, ..config };
     vec![
         ci("quorum:2", of(QUORUM)),
@@ -74,6 +76,7 @@ pub fn named() -> Vec<Named> {
         ci("self-electing", Config::electing()),
         ci("isr:1+changes", two_changes(ISR_1)),
         ci("isr:2+changes", two_changes(ISR_2)),
+        ci("isr:2+late", Config { crashes: 0, ..late(of(ISR_2)) }),
         large("quorum:2+write", two_writes(of(QUORUM))),
         large("quorum:2+epoch", Config { epochs: 3, writes: 0, ..of(QUORUM) }),
         large("quorum:2+read", read(of(QUORUM))),
@@ -83,6 +86,11 @@ pub fn named() -> Vec<Named> {
         large("isr:1+changes+crash", Config { crashes: 1, ..two_changes(ISR_1) }),
         large("isr:2+changes+crash", Config { crashes: 1, ..two_changes(ISR_2) }),
         large("isr:2+read", read(of(ISR_2))),
+        large("isr:2+look", look(of(ISR_2))),
+        large("quorum:2+late", late(of(QUORUM))),
+        large("isr:1+late", late(of(ISR_1))),
+        large("isr:2+late+crash", late(of(ISR_2))),
+        large("isr:2+late+look", Config { looks: 1, crashes: 0, ..late(of(ISR_2)) }),
         large("self-electing+write", Config { writes: 1, ..Config::electing() }),
         large("self-electing+epoch", Config { epochs: 3, stands: 3, ..Config::electing() }),
     ]

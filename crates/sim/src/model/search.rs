@@ -73,6 +73,7 @@ impl Search {
             crashes: 0,
             silences: 0,
             reads: 0,
+            looks: 0,
             stands: 0,
         });
         let state = State { nodes, inboxes: [Sets::EMPTY; REPLICAS + 1], facts };

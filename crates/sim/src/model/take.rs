@@ -7,7 +7,10 @@ use highwater_wire::{Body, Envelope};
 
 use super::outcome::Outcome;
 use super::search::Search;
-use super::world::{Action, COORDINATOR, Facts, Local, Node, State, Waiting, disks, ticket_of_read, ticket_of_write};
+use super::world::{
+    Action, COORDINATOR, Entry, Facts, Local, Node, State, Waiting, disks, ticket_of_look, ticket_of_read,
+    ticket_of_write,
+};
 use super::{REPLICAS, coordinator, laws, local};
 
 /// A step that was taken: the state it leads to, or the law it breaks.
@@ -83,10 +86,13 @@ impl Search {
             return Some(Err(law));
         }
         // Most steps are of no interest to the oracle: its memory is copied only for those that are.
-        let counted = !matches!(what, Local::Deliver(_) | Local::Flush | Local::Fire(Timeout::Lagging(_)));
+        let counted = !matches!(
+            what,
+            Local::Deliver(_) | Local::Flush | Local::Fire(Timeout::Lagging(_)) | Local::Hold | Local::Turn
+        );
         if counted || done.is_announced() {
             let mut facts = Facts::clone(&known);
-            count(&mut facts, index, what);
+            count(&mut facts, index, what, self.nodes.get(state.nodes[index]).machine.entries());
             if let Err(law) = self.judge_announced(state, &next, &mut facts, index, done) {
                 return Some(Err(law));
             }
@@ -135,7 +141,9 @@ impl Search {
         if new.replica().stream_is_live() && !old.replica().stream_is_live() {
             laws::goes_live(&nodes, index)?;
         }
-        laws::machine_holds_the_log(index, new.log(), new.machine.entries())?;
+        if !new.machine.is_to_rewind() {
+            laws::machine_holds_the_log(index, new.log(), new.machine.entries())?;
+        }
         if old.log() != new.log() {
             laws::logs_agree(&disks(&nodes))?;
             laws::failed_is_nowhere(facts, &disks(&nodes))?;
@@ -191,8 +199,8 @@ impl Search {
     }
 }
 
-/// Counts a step of replica `index` against the bounds, and notes who waits for an answer from then on.
-fn count(facts: &mut Facts, index: usize, what: Local) {
+/// Counts a step of replica `index`, whose machine has executed this much, against the bounds, and notes who waits for an answer from then on.
+fn count(facts: &mut Facts, index: usize, what: Local, executed: &[Entry]) {
     match what {
         Local::Crash(_) => {
             facts.crashes += 1;
@@ -200,15 +208,20 @@ fn count(facts: &mut Facts, index: usize, what: Local) {
         }
         Local::Write(id) => {
             facts.writes += 1;
-            facts.waiting.insert(ticket_of_write(id), Waiting { node: index, floor: 0 });
+            facts.waiting.insert(ticket_of_write(id), Waiting { node: index, floor: 0, saw: Vec::new() });
         }
         Local::Fire(Timeout::Silent) => facts.silences += 1,
         Local::Stand => facts.stands += 1,
         Local::Read(number) => {
             facts.reads += 1;
             let floor = facts.committed.len();
-            facts.waiting.insert(ticket_of_read(number), Waiting { node: index, floor });
+            facts.waiting.insert(ticket_of_read(number), Waiting { node: index, floor, saw: Vec::new() });
         }
-        Local::Deliver(_) | Local::Flush | Local::Fire(_) => {}
+        Local::Look(number) => {
+            facts.looks += 1;
+            let (floor, saw) = (facts.committed.len(), executed.to_vec());
+            facts.waiting.insert(ticket_of_look(number), Waiting { node: index, floor, saw });
+        }
+        Local::Deliver(_) | Local::Flush | Local::Fire(_) | Local::Hold | Local::Turn => {}
     }
 }

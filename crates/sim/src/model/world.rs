@@ -6,7 +6,9 @@ use std::rc::Rc;
 use highwater_log::LogStore;
 use highwater_partition::{Partition, Ticket};
 use highwater_replica::{Replica, Timeout};
-use highwater_wire::{Envelope, Epoch, HardState, Incarnation, LogId, NodeId, PartitionId, PeerId, Sender, Version};
+use highwater_wire::{
+    Envelope, Epoch, HardState, Incarnation, LogId, NodeId, Offset, PartitionId, PeerId, Sender, Version,
+};
 
 use super::REPLICAS;
 use super::disk::Disk;
@@ -61,12 +63,29 @@ pub(super) fn read_of(ticket: Ticket) -> Option<u8> {
     ticket.0.checked_sub(0x100).and_then(|number| u8::try_from(number).ok())
 }
 
+/// Who waits for the answer of this number, which only looked.
+pub(super) fn ticket_of_look(number: u8) -> Ticket {
+    Ticket(0x200 + u64::from(number))
+}
+
 /// A replica with its disk and its state machine: the partition that a node runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) partition: Partition<Disk>,
     pub(super) machine: Machine,
+    /// An answer that has been computed, on its way to be held.
+    pub(super) answer: Option<Answer>,
     pub(super) starts: u64,
+}
+
+/// An answer that depends on what the machine executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Answer {
+    pub(super) ticket: Ticket,
+    pub(super) reign: highwater_partition::Reign,
+    /// The end of the state it was computed from.
+    pub(super) until: Offset,
+    pub(super) wrote: bool,
 }
 
 impl Node {
@@ -97,12 +116,14 @@ pub(super) fn disks(nodes: &[Rc<Node>; REPLICAS]) -> Disks<'_> {
 }
 
 /// Whose answer is awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiting {
     /// Where it was asked.
     pub(super) node: usize,
-    /// For a read: how much was committed when it arrived.
+    /// For what reads or looks: how much was committed when it arrived.
     pub(super) floor: usize,
+    /// What a look saw.
+    pub(super) saw: Vec<Entry>,
 }
 
 /// The coordinator's record.
@@ -142,6 +163,7 @@ pub(super) struct Facts {
     pub(super) crashes: u8,
     pub(super) silences: u8,
     pub(super) reads: u8,
+    pub(super) looks: u8,
     /// Self-electing: how often somebody stood.
     pub(super) stands: u8,
 }
@@ -179,4 +201,10 @@ pub(super) enum Local {
     /// Self-electing: the randomised time is over, and enough say that this replica would win.
     Stand,
     Read(u8),
+    /// A client's question is answered from all that the machine has executed.
+    Look(u8),
+    /// The answer that is on its way comes to be held.
+    Hold,
+    /// The machine carries out one thing that it was told.
+    Turn,
 }

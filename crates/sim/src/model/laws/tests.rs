@@ -6,7 +6,9 @@ use highwater_replica::{ProposeError, ReadError};
 use highwater_wire::{Body, HardState, Position, Version};
 
 use super::super::machine::Machine;
-use super::super::world::{Local, PARTITION, Record, Waiting, from_coordinator, ticket_of_read, ticket_of_write};
+use super::super::world::{
+    Local, PARTITION, Record, Waiting, from_coordinator, ticket_of_look, ticket_of_read, ticket_of_write,
+};
 use super::super::{Config, coordinator, local};
 use super::*;
 
@@ -29,6 +31,7 @@ fn facts(committed: &[(Entry, u32)]) -> Facts {
         crashes: 0,
         silences: 0,
         reads: 0,
+        looks: 0,
         stands: 0,
     }
 }
@@ -109,8 +112,9 @@ fn done(epoch: u32, offset: u64) -> Outcome {
 #[test]
 fn a_read_that_misses_what_was_committed_or_is_answered_twice_is_seen() {
     let mut facts = facts(&[]);
-    facts.waiting = [1, 2].map(|number| (ticket_of_read(number), Waiting { node: 0, floor: 2 })).into();
-    broken(answers(&mut facts, 0, ticket_of_read(1), &done(0, 1)), "a linearizable read sees");
+    facts.waiting =
+        [1, 2].map(|number| (ticket_of_read(number), Waiting { node: 0, floor: 2, saw: Vec::new() })).into();
+    broken(answers(&mut facts, 0, ticket_of_read(1), &done(0, 1)), "a linearizable read");
     broken(answers(&mut facts, 0, ticket_of_read(1), &done(0, 2)), "answered once");
     assert_eq!(answers(&mut facts, 0, ticket_of_read(2), &done(0, 2)), Ok(()), "each read has its own");
 }
@@ -118,7 +122,7 @@ fn a_read_that_misses_what_was_committed_or_is_answered_twice_is_seen() {
 #[test]
 fn a_write_acknowledged_before_it_is_committed_or_for_another_entry_is_seen() {
     let mut facts = facts(&[(entry(0, 1), 0), (entry(1, 2), 1)]);
-    facts.waiting = [1, 2, 3].map(|id| (ticket_of_write(id), Waiting { node: 0, floor: 0 })).into();
+    facts.waiting = [1, 2, 3].map(|id| (ticket_of_write(id), Waiting { node: 0, floor: 0, saw: Vec::new() })).into();
     let before = facts.clone();
     assert_eq!(answers(&mut facts, 0, ticket_of_write(1), &done(0, 1)), Ok(()));
     assert_eq!(answers(&mut facts, 0, ticket_of_write(2), &done(1, 2)), Ok(()));
@@ -135,9 +139,22 @@ fn a_write_acknowledged_before_it_is_committed_or_for_another_entry_is_seen() {
 }
 
 #[test]
+fn an_answer_that_saw_what_is_not_committed_or_too_little_is_seen() {
+    let mut facts = facts(&[(entry(0, 1), 0)]);
+    let answered = |facts: &mut Facts, saw: &[Entry], floor| {
+        facts.waiting = [(ticket_of_look(1), Waiting { node: 0, floor, saw: saw.to_vec() })].into();
+        answers(facts, 0, ticket_of_look(1), &done(0, saw.len() as u64))
+    };
+    assert_eq!(answered(&mut facts, &[entry(0, 1)], 1), Ok(()));
+    broken(answered(&mut facts, &[], 1), "sees what was acknowledged before");
+    broken(answered(&mut facts, &[entry(0, 2)], 0), "saw only what is committed");
+    broken(answered(&mut facts, &[entry(0, 1), entry(0, 2)], 1), "saw only what is committed");
+}
+
+#[test]
 fn a_write_that_failed_and_is_in_a_log_all_the_same_is_seen() {
     let mut facts = facts(&[]);
-    facts.waiting = [(ticket_of_write(2), Waiting { node: 0, floor: 0 })].into();
+    facts.waiting = [(ticket_of_write(2), Waiting { node: 0, floor: 0, saw: Vec::new() })].into();
     let refused = Outcome::Refused(ProposeError::TooFewInReach { needed: 2, in_reach: 1 });
     assert_eq!(answers(&mut facts, 0, ticket_of_write(2), &refused), Ok(()));
     let (one, two): (&[Entry], &[Entry]) = (&[entry(0, 1)], &[entry(0, 1), entry(0, 2)]);
