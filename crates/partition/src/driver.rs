@@ -65,7 +65,8 @@ pub(crate) struct Driver {
     /// Readers may not be shown less than this: what they saw already, and what the machine held after its last rewind. That may have been cut since
     /// it was rewound a time before, so it is not carried from one rewind to the next.
     floor: Offset,
-    /// What was committed when a leader's word first reached this process; `None` before. Readers are not shown less.
+    /// What was committed when a leader's word first reached this process; `None` before. Readers are not shown less. Once it was shown, `shown` says as
+    /// much and this is 0.
     heard: Option<Offset>,
     /// Where the rewind under way goes.
     rewinding_to: Offset,
@@ -234,6 +235,7 @@ impl<L: LogStore> Partition<L> {
             self.driver.published = Some(visible);
             self.driver.shown = visible;
             self.driver.floor = visible;
+            self.driver.heard = Some(0);
             out.push(Effect::Machine(Command::Publish { hw: visible }));
         }
         Ok(())
