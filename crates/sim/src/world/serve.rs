@@ -159,6 +159,7 @@ impl World {
         let place = Place { partition, node: id };
         match waiting {
             Waiting::Write { attempt, answer, until, before, wrote, committed } => {
+                self.refuses_in_plot(id, &outcome);
                 if !self.see(Observation::Released { place, until, committed, outcome: outcome.clone() }) {
                     return;
                 }

@@ -32,7 +32,7 @@ fn over_a_dead_frame(writes: &[Written]) -> Option<(String, u64, Vec<u8>)> {
 }
 
 /// The names of a log's files of frames, rising.
-fn segments(folder: &MemIo) -> Vec<String> {
+pub(super) fn segments(folder: &MemIo) -> Vec<String> {
     let names = folder.list().unwrap_or_default();
     names.into_iter().filter(|name| name.ends_with(".log")).collect()
 }
