@@ -37,6 +37,12 @@ pub(super) fn segments(folder: &MemIo) -> Vec<String> {
     names.into_iter().filter(|name| name.ends_with(".log")).collect()
 }
 
+/// How often a log was cut, starts included; 0 if it does not read.
+fn generation(folder: &MemIo) -> u64 {
+    let found = dump::verify(folder).ok().flatten();
+    found.map_or(0, |found| found.generation)
+}
+
 /// The file of a log's last frame, and where the frame ends without its padding, if a loss of power can let the file end there.
 fn end_without_padding(folder: &MemIo) -> Option<(String, u64)> {
     let frames = dump::frames(folder).ok()?.filter_map(|item| match item {
@@ -64,8 +70,12 @@ impl World {
                 self.silence(node);
                 true
             }
-            2 | 5 if self.another_leads() => {
+            2 if self.another_leads() => {
                 self.staged().end = self.oracle.facts().log(place).end();
+                self.network.heal();
+                true
+            }
+            5 if self.another_leads() => {
                 self.network.heal();
                 true
             }
@@ -77,6 +87,7 @@ impl World {
                 }
                 let writes = self.node(node).disk.folder(database).written();
                 self.staged().dead = over_a_dead_frame(&writes);
+                self.staged().end = generation(&self.node(node).disk.folder(database));
                 if self.staged().dead.is_some() { true } else { self.begin_anew() }
             }
             4 if self.leads_now() == Some(node) && self.waited(300_000) => {
@@ -94,7 +105,11 @@ impl World {
                 false
             }
             6 if self.waited(500_000) && self.is_live(node) => {
-                let Some((name, at, dead)) = self.staged().dead.take() else { return self.begin_anew() };
+                // Whatever it had that nobody else has was cut, unless it had nothing.
+                let cut = generation(&self.node(node).disk.folder(database)) > self.staged().end;
+                let Some((name, at, dead)) = self.staged().dead.take().filter(|_| cut) else {
+                    return self.begin_anew();
+                };
                 self.die(node, false);
                 self.harm(node, Fault::LostWrite);
                 self.node(node).disk.folder(database).spoil(&name, at, &dead);

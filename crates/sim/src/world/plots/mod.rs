@@ -134,7 +134,7 @@ pub(super) struct Staging {
     node: NodeId,
     /// Who coordinates as it begins.
     coordinator: NodeId,
-    /// The end of that node's log, noted by an act.
+    /// The end of that node's log, or its generation, noted by an act.
     end: u64,
     /// A dead frame over which a live one was written: its file, its place and its bytes.
     dead: Option<(String, u64, Vec<u8>)>,
