@@ -57,13 +57,15 @@ pub enum Fault {
     ClockJump,
     /// A node comes back with an empty folder.
     Wiped,
+    /// A node comes back with an older copy of its folder.
+    Older,
     /// Elections misbehave: decisions come late, twice, out of order or to the wrong node, nodes are taken for dead that live, and several coordinate.
     Elections,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::Kill,
         Fault::Power,
         Fault::PowerAll,
@@ -89,6 +91,7 @@ impl Fault {
         Fault::Stall,
         Fault::ClockJump,
         Fault::Wiped,
+        Fault::Older,
         Fault::Elections,
     ];
 
@@ -120,6 +123,7 @@ impl Fault {
             Fault::Stall => "disk-stall",
             Fault::ClockJump => "clock-jump",
             Fault::Wiped => "wiped-disk",
+            Fault::Older => "older-folder",
             Fault::Elections => "misbehaving-elections",
         }
     }
@@ -140,6 +144,8 @@ impl Fault {
             Fault::BitRot | Fault::LostWrite | Fault::Misdirected | Fault::ReadError => Some(5_000),
             Fault::Partial | Fault::Stall | Fault::ClockJump => Some(3_500),
             Fault::Wiped => Some(7_000),
+            // One strike takes the copy, a later one puts it in place.
+            Fault::Older => Some(2_000),
             Fault::Elections => Some(1_500),
             Fault::Loss | Fault::Duplicate | Fault::Reorder | Fault::Skew | Fault::ClientLoss | Fault::Garbled => None,
         }
@@ -152,7 +158,15 @@ pub fn draw(rng: &mut Rng) -> Vec<Fault> {
         return Vec::new();
     }
     let chance = *rng.pick(&[12, 25, 40]);
-    let mut drawn: Vec<Fault> = Fault::ALL.into_iter().filter(|_| rng.percent(chance)).collect();
+    let mut apart = rng.clone().fork(1);
+    let mut drawn: Vec<Fault> = Fault::ALL
+        .into_iter()
+        .filter(|fault| match fault {
+            // From a generator of its own: runs without it are what they were before there was such a fault.
+            Fault::Older => apart.percent(chance),
+            _ => rng.percent(chance),
+        })
+        .collect();
     if !drawn.iter().any(|fault| fault.ends_leadership()) {
         drawn.push(*rng.pick(&[Fault::Kill, Fault::Power, Fault::Pause]));
     }

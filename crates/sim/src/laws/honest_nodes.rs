@@ -1,7 +1,8 @@
 //! A node whose folder was never an older copy of itself is not refused as one (docs/protocol.md section 9): repeated registrations, lost answers and
 //! coordinators that are behind notwithstanding.
 //!
-//! Whether a folder was put back is seen from outside by its starts: each is the last one's number and one more, and one that comes again shows a copy.
+//! Whether a folder was put back is seen from outside by its starts: each is the last one's number and one more, and one that comes again shows a copy. Whoever
+//! goes by another name does so because of its folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use highwater_wire::{Body, Incarnation, NodeId, PartitionId};
 
 use super::Law;
 use crate::facts::{Facts, Observation};
+use crate::world::STRANGERS;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -30,7 +32,7 @@ impl Law for HonestNodes {
         match seen {
             Observation::Opened { place, incarnation, .. } if place.partition == PartitionId::METADATA => {
                 let before = self.starts.insert(place.node, incarnation.starts);
-                if before.is_some_and(|before| incarnation.starts <= before) {
+                if place.node.0 >= STRANGERS || before.is_some_and(|before| incarnation.starts <= before) {
                     self.copied.insert(place.node);
                 }
                 self.processes.insert(*incarnation, place.node);

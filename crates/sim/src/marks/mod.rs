@@ -96,6 +96,7 @@ marks! {
     WriteFull "write-refused-full" within 200: "A write was refused for want of room.";
     LeaderAckLost "leader-ack-lost" within 300: "A write that was acknowledged by its leader alone was lost, as that acknowledgement allows.";
     RegisteredLate "registered-late" within 500: "A node registered three processes at once, because two had died unregistered.";
+    OlderRefused "older-folder-refused" within 200: "A node whose folder was an older copy of itself was told so.";
     DiedUnregistered "died-unregistered" within 1000: "A process died before its registration was answered.";
 }
 

@@ -6,6 +6,7 @@ use highwater_wire::{Body, NodeId};
 
 use super::{Mark, Watcher};
 use crate::facts::{Facts, Observation};
+use crate::world::STRANGERS;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,6 +29,11 @@ impl Watcher for Processes {
             Observation::Received { node, envelope } => {
                 if matches!(envelope.body, Body::Registered { .. }) {
                     self.asking.remove(node);
+                }
+                let refused =
+                    matches!(envelope.body, Body::OlderCopy { .. } | Body::Registered { accepted: false, .. });
+                if refused && node.0 >= STRANGERS {
+                    reached.insert(Mark::OlderRefused);
                 }
             }
             Observation::Crashed { node } if self.asking.remove(node) => {
@@ -60,5 +66,11 @@ mod tests {
         assert_eq!(reached, BTreeSet::from([Mark::DiedUnregistered]));
         watcher.look(&facts, &registers(3), &mut reached);
         assert!(reached.contains(&Mark::RegisteredLate));
+        let refused = envelope(1, 0, Body::OlderCopy { refused: incarnation(1), newest: incarnation(2) });
+        for (node, is_told) in [(2, false), (STRANGERS + 2, true)] {
+            let seen = Observation::Received { node: NodeId(node), envelope: refused.clone() };
+            watcher.look(&facts, &seen, &mut reached);
+            assert_eq!(reached.contains(&Mark::OlderRefused), is_told);
+        }
     }
 }

@@ -127,6 +127,14 @@ impl Disk {
         }
     }
 
+    /// A disk of its own with the same files, all of them durable, and no faults.
+    pub(super) fn copy(&self) -> Disk {
+        let disk = self.0.borrow();
+        let folders = disk.folders.iter().map(|(partition, folder)| (*partition, folder.copy())).collect();
+        let (made, remembers) = (disk.made.clone(), disk.remembers);
+        Disk(Rc::new(RefCell::new(Folders { folders, made, capacity: false, remembers })))
+    }
+
     /// The folders that there are.
     pub(super) fn folders(&self) -> Vec<MemIo> {
         self.0.borrow().folders.values().cloned().collect()

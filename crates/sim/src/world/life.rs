@@ -35,6 +35,7 @@ impl Node {
             doom: None,
             disk_fault: false,
             harm: None,
+            copy: None,
         }
     }
 
@@ -48,6 +49,11 @@ impl World {
     /// A process of that node starts, unless one runs.
     pub(super) fn start(&mut self, id: NodeId) {
         if self.node(id).process.is_some() {
+            return;
+        }
+        if self.node(id).would_outnumber() {
+            // Once it was refused it may be started as often as anybody likes. Until then it waits for its true folder.
+            self.queue.at(self.now + 500_000, Event::Start { node: id });
             return;
         }
         let incarnation = Incarnation { starts: self.node(id).state.starts + 1, random: self.rng.next() };

@@ -47,6 +47,7 @@ use folders::Notes;
 use network::Network;
 use node::Node;
 pub use plots::Plot;
+pub(crate) use swap::STRANGERS;
 
 /// The database's name.
 const DATABASE: &str = "main";
@@ -210,21 +211,26 @@ impl World {
     /// Lets everything happen until the run is over or a law is broken.
     pub(crate) fn run(&mut self) {
         while self.broken.is_none() && self.finish.is_none() {
-            let Some((when, event)) = self.queue.pop() else {
-                panic!("a run ends by what it finds, not for want of events")
-            };
-            assert!(when >= self.now, "time does not go back");
-            self.now = when;
-            self.happen(event);
-            if self.healed.is_none() && self.broken.is_none() {
-                self.direct();
-            }
-            if self.healed.is_none() && self.safety_is_over() {
-                self.heal();
-            }
+            self.go_on();
         }
         if self.broken.is_none() {
             self.check_history();
+        }
+    }
+
+    /// What happens next, happens.
+    fn go_on(&mut self) {
+        let Some((when, event)) = self.queue.pop() else {
+            panic!("a run ends by what it finds, not for want of events")
+        };
+        assert!(when >= self.now, "time does not go back");
+        self.now = when;
+        self.happen(event);
+        if self.healed.is_none() && self.broken.is_none() {
+            self.direct();
+        }
+        if self.healed.is_none() && self.safety_is_over() {
+            self.heal();
         }
     }
 

@@ -11,6 +11,7 @@ use super::disk::Disk;
 use super::event::{Attempt, Life};
 use super::folders::SimFolders;
 use super::harm::Harm;
+use super::swap::Copied;
 use crate::clients::{Ask, Instant};
 use crate::machine::{Machine, Place, Store, WriteAnswer};
 use crate::rng::Rng;
@@ -108,6 +109,8 @@ pub(super) struct Node {
     pub(super) disk_fault: bool,
     /// What is wrong with its copies for longer than a process lasts.
     pub(super) harm: Option<Harm>,
+    /// A copy of its folder that somebody keeps.
+    pub(super) copy: Option<Copied>,
 }
 
 impl Node {

@@ -43,6 +43,7 @@ impl World {
             Fault::BitRot | Fault::LostWrite | Fault::Misdirected => return self.spoil(id, fault),
             Fault::ReadError => self.fail_reads(id),
             Fault::Wiped => return self.wipe(id),
+            Fault::Older => return self.copy_or_put_older(id),
             Fault::Partial => return self.part(id),
             Fault::Stall => self.node_mut(id).stalled_until = now + self.rng.range(600_000, 2_000_000),
             Fault::ClockJump => {
