@@ -79,7 +79,11 @@ impl World {
 
     /// A node's copies are whole again, if it is that harm which they still suffer from.
     pub(super) fn make_whole_again(&mut self, id: NodeId, number: u64) {
-        if self.healed.is_none() && self.node(id).harm.as_ref().is_some_and(|harm| harm.number == number) {
+        // A plot says itself when something is over.
+        if self.healed.is_none()
+            && self.plot_is_over() != Some(false)
+            && self.node(id).harm.as_ref().is_some_and(|harm| harm.number == number)
+        {
             self.make_whole(id);
         }
     }

@@ -101,17 +101,19 @@ impl World {
         }
     }
 
-    /// Whether there are others, all of them run and know the node's present process, and it has registered.
+    /// Whether the node's present process has registered, and all others know it.
     fn everybody_knows(&self, id: NodeId) -> bool {
-        let state = &self.node(id).state;
-        let peer = self.node(id).peer();
-        let [present] = state.incarnations[..] else { return false };
+        self.node(id).state.incarnations.len() == 1 && self.others_know(id)
+    }
+
+    /// Whether there are others, and all of them run and know the node's present process. A node alone has nobody who could tell its folder from a copy.
+    pub(super) fn others_know(&self, id: NodeId) -> bool {
+        let (peer, present) = (self.node(id).peer(), self.node(id).state.incarnations.last());
         let mut others = self.nodes.values().filter(|other| other.id != id);
-        // A node alone has nobody who could tell.
         self.nodes.len() > 1
             && others.all(|other| {
                 let metadata = other.process.as_ref().and_then(|process| process.host.metadata_partition());
-                metadata.is_some_and(|partition| partition.log().hard_state().seen.get(&peer) == Some(&present))
+                metadata.is_some_and(|partition| partition.log().hard_state().seen.get(&peer) == present)
             })
     }
 

@@ -43,6 +43,8 @@ pub enum Plot {
     LateAnswer,
     /// A registration comes to a coordinator that can commit nothing any more.
     UncommittedRegistration,
+    /// An older copy of a folder is started as often as the true folder was, which by then has had one process more than the record knows.
+    OlderCopy,
     /// A write over a dead frame is lost, behind which the log goes on.
     DeadFrame,
     /// A loss of power takes the padding behind a log's last frame, which is cut later.
@@ -57,13 +59,14 @@ pub enum Plot {
 
 impl Plot {
     /// All of them.
-    pub const ALL: [Plot; 11] = [
+    pub const ALL: [Plot; 12] = [
         Plot::ReplacedLeader,
         Plot::HaltedLeader,
         Plot::StoppedMachine,
         Plot::CutWhileRewinding,
         Plot::LateAnswer,
         Plot::UncommittedRegistration,
+        Plot::OlderCopy,
         Plot::DeadFrame,
         Plot::TornPadding,
         Plot::FullAtCut,
@@ -80,6 +83,7 @@ impl Plot {
             Plot::CutWhileRewinding => "cut-while-rewinding",
             Plot::LateAnswer => "late-answer",
             Plot::UncommittedRegistration => "uncommitted-registration",
+            Plot::OlderCopy => "older-copy",
             Plot::DeadFrame => "dead-frame",
             Plot::TornPadding => "torn-padding",
             Plot::FullAtCut => "full-at-cut",
@@ -120,6 +124,8 @@ enum Withheld {
     Registrations(NodeId),
     /// Entries of the metadata that this node sends.
     Entries(NodeId),
+    /// Entries of the database that are sent to one node; and, if there is another, what [`Withheld::Registrations`] says of that.
+    Copies(NodeId, Option<NodeId>),
 }
 
 /// How far a plot has come.
@@ -184,6 +190,7 @@ impl World {
             Plot::CutWhileRewinding => self.cut_while_rewinding(act),
             Plot::LateAnswer => self.late_answer(act),
             Plot::UncommittedRegistration => self.uncommitted_registration(act),
+            Plot::OlderCopy => self.older_copy(act),
             Plot::DeadFrame => self.dead_frame(act),
             Plot::TornPadding => self.torn_padding(act),
             Plot::FullAtCut => self.full_at_cut(act),
@@ -224,6 +231,9 @@ impl World {
     pub(super) fn withholds(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) -> bool {
         let Some(staging) = &mut self.staging else { return false };
         let answer = matches!(envelope.body, Body::Registered { .. });
+        let entries = matches!(&envelope.body, Body::Batch { batches, .. } if !batches.is_empty());
+        let metadata = envelope.partition == PartitionId::METADATA;
+        let of = |node| answer && to == node || from == node && matches!(envelope.body, Body::Register { .. });
         match staging.withheld {
             Withheld::Nothing => false,
             Withheld::Answers(node) if answer && to == node => {
@@ -231,13 +241,9 @@ impl World {
                 true
             }
             Withheld::Answers(_) => false,
-            Withheld::Registrations(node) => {
-                answer && to == node || from == node && matches!(envelope.body, Body::Register { .. })
-            }
-            Withheld::Entries(node) => {
-                let entries = matches!(&envelope.body, Body::Batch { batches, .. } if !batches.is_empty());
-                from == node && envelope.partition == PartitionId::METADATA && entries
-            }
+            Withheld::Registrations(node) => of(node),
+            Withheld::Entries(node) => from == node && metadata && entries,
+            Withheld::Copies(node, other) => to == node && !metadata && entries || other.is_some_and(of),
         }
     }
 

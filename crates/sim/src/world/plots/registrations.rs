@@ -1,12 +1,15 @@
 //! Plots about registrations. Whoever takes something for the acceptance of its present process forgets those before it, and is refused as an older copy at its next start if
 //! the record knows one of them.
 
+use highwater_log::LogStore;
 use highwater_replica::Role;
 use highwater_wire::{Body, NodeId};
 
 use super::{Withheld, World};
 use crate::world::event::Event;
 
+/// So many entries lie on two nodes alone.
+const ENTRIES: u64 = 5;
 /// Whoever died is back by then, and has asked.
 const BACK_US: u64 = 3_500_000;
 
@@ -81,6 +84,53 @@ impl World {
             }
             2 => false,
             _ => self.waited(BACK_US) && self.end_plot(),
+        }
+    }
+
+    /// A node's folder is copied. Its next process registers and acknowledges entries that only it and the leader have; one more is known to the voters and never
+    /// registers. Then the copy lies in its place: it starts once where nobody hears it, so that its second start has a greater number than the registered one, and the
+    /// leader is cut off. Were the copy believed, those without the entries would be a majority.
+    pub(super) fn older_copy(&mut self, act: u32) -> bool {
+        let (node, coordinator) = (self.staged().node, self.staged().coordinator);
+        let runs = self.node(node).process.is_some();
+        match act {
+            0 if self.cast_third() => {
+                let (node, coordinator) = (self.staged().node, self.staged().coordinator);
+                self.staged().end = self.replica_of(node).map_or(0, |partition| partition.log().shape().end);
+                self.staged().withheld = Withheld::Copies(coordinator, None);
+                self.take_copy(node);
+                self.die(node, false);
+                true
+            }
+            0 => false,
+            1 => {
+                let hw = self.replica_of(node).map_or(0, |partition| partition.replica().hw());
+                if !self.is_live(node) || hw < self.staged().end + ENTRIES {
+                    return false;
+                }
+                self.staged().withheld = Withheld::Copies(coordinator, Some(node));
+                self.die(node, false);
+                true
+            }
+            2 if runs && self.others_know(node) => {
+                self.silence(node);
+                self.put_older(node)
+            }
+            2 => false,
+            3 if runs && self.waited(300_000) => {
+                self.die(node, false);
+                true
+            }
+            3 => false,
+            4 if runs => {
+                self.network.heal();
+                self.staged().withheld = Withheld::Nothing;
+                let leaders: Vec<_> = self.peers(node).into_iter().filter(|peer| *peer != coordinator).collect();
+                leaders.into_iter().for_each(|leader| self.cut_off(leader));
+                true
+            }
+            4 => false,
+            _ => self.waited(2 * BACK_US) && self.end_plot(),
         }
     }
 
