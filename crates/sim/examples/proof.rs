@@ -3,7 +3,7 @@
 //! ```text
 //! proof seeds LAWS COUNT PROFILE
 //! proof plot LAWS COUNT NAME
-//! proof model LAWS STATES RULE [BOUND=NUMBER...]     RULE: electing, quorum:Q or isr:MIN
+//! proof model LAWS STATES RULE [BOUND=NUMBER...]     RULE: electing, quorum:Q or isr:MIN; start=parted is a bound too
 //! ```
 //!
 //! A plot brings about one situation on purpose, with so many seeds. LAWS are parts of what a broken law says, separated by commas; an empty text stands for any. Prints one line, which begins with `caught`, `held` or
@@ -116,6 +116,10 @@ fn config(rule: &str, bounds: &[String]) -> Result<Config, String> {
     };
     for bound in bounds {
         let (name, value) = bound.split_once('=').ok_or_else(|| format!("{bound:?} is no BOUND=NUMBER"))?;
+        if name == "start" {
+            config.beginning = value.parse()?;
+            continue;
+        }
         let value = number(value)?;
         let few = || u8::try_from(value).map_err(|_| format!("{bound:?} is too many"));
         match name {
@@ -129,6 +133,7 @@ fn config(rule: &str, bounds: &[String]) -> Result<Config, String> {
             "reads" => config.reads = few()?,
             "looks" => config.looks = few()?,
             "late-machine" => config.late_machine = value > 0,
+            "keep-old" => config.keeps_old = value > 0,
             "live-every" => config.live_every = value as usize,
             "first-ballot" => config.first_ballot = value > 0,
             other => return Err(format!("there is no bound {other:?}")),

@@ -45,7 +45,8 @@ impl Search {
                 actions.push(Action::At(index, Local::Read(facts.reads + 1)));
             }
             // The replicas are alike until one stands: that one is called replica 0.
-            let may_stand = facts.stands < self.config.stands && (facts.stands > 0 || index == 0);
+            let alike = facts.stands == 0 && facts.reigns.is_empty();
+            let may_stand = facts.stands < self.config.stands && (!alike || index == 0);
             if may_stand && !matches!(role, Role::Leader { .. }) {
                 actions.push(Action::At(index, Local::Stand));
             }

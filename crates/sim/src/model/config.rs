@@ -4,7 +4,7 @@ use std::fmt;
 
 use highwater_wire::CommitRule;
 
-use super::REPLICAS;
+use super::{Beginning, REPLICAS};
 
 /// What is explored, and how far. Its `Display` says all bounds in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub struct Config {
     /// The state machine carries out at any later time what it is told, one thing after the other, and an answer comes to be held at any time after its
     /// proposal. Otherwise both happen at once.
     pub late_machine: bool,
+    /// What the search begins with.
+    pub beginning: Beginning,
+    /// Messages stay under way though their receiver has promised a later epoch, and can only refuse them.
+    pub keeps_old: bool,
     /// The cluster is healed, and must come back to service, from each state whose number is a multiple of this; 0 for never.
     pub live_every: usize,
     /// Stop, incomplete, after this many states.
@@ -58,6 +62,8 @@ impl Config {
             reads: 0,
             looks: 0,
             late_machine: false,
+            beginning: Beginning::Empty,
+            keeps_old: false,
             live_every: 0,
             states_max: 20_000_000,
         }
@@ -137,7 +143,13 @@ impl fmt::Display for Config {
             Some(_) => write!(f, ", {}", counted(*versions, "appointment"))?,
         }
         write!(f, "{}", if rule.is_some() && *first_ballot { ", the first ballot too" } else { "" })?;
-        write!(f, "{}", if self.late_machine { ", machines that are late" } else { "" })
+        write!(f, "{}", if self.late_machine { ", machines that are late" } else { "" })?;
+        write!(
+            f,
+            "{}",
+            if self.beginning == Beginning::Parted { ", after logs have parted in epochs 0 to 2" } else { "" }
+        )?;
+        write!(f, "{}", if self.keeps_old { ", old messages too" } else { "" })
     }
 }
 

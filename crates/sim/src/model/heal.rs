@@ -35,19 +35,32 @@ pub(super) struct Healed {
     wire: VecDeque<(usize, Envelope)>,
     answers: BTreeMap<Ticket, Outcome>,
     ballot: Option<Ballot>,
+    /// A replica that nothing reaches, though what it sends arrives. Service is demanded of the others.
+    deaf: Option<usize>,
     /// The greatest epoch that somebody is known to have promised.
     heard: Option<Epoch>,
     now: Millis,
 }
 
 impl Healed {
-    pub(super) fn new(config: &Config, nodes: [Option<Node>; REPLICAS], record: Record) -> Healed {
+    pub(super) fn new(config: &Config, nodes: [Option<Node>; REPLICAS], record: Record, deaf: Option<usize>) -> Healed {
         let (config, wire, answers) = (config.clone(), VecDeque::new(), BTreeMap::new());
-        Healed { config, nodes, record, wire, answers, ballot: None, heard: None, now: 0 }
+        Healed { config, nodes, record, wire, answers, ballot: None, deaf, heard: None, now: 0 }
     }
 
+    /// Those of which service is demanded: who lives, and can be reached.
     pub(super) fn living(&self) -> impl Iterator<Item = (usize, &Node)> {
-        self.nodes.iter().enumerate().filter_map(|(index, node)| Some((index, node.as_ref()?)))
+        let reached = |index: &usize| Some(*index) != self.deaf;
+        (0..REPLICAS).filter(reached).filter_map(|index| Some((index, self.nodes[index].as_ref()?)))
+    }
+
+    /// For this many ticks nobody hears anybody, and the coordinator hears nobody.
+    pub(super) fn cut_off(&mut self, ticks: usize) {
+        for _ in 0..ticks {
+            self.now += TICK_MS;
+            (0..REPLICAS).for_each(|index| self.give(index, Input::Tick));
+            self.wire.clear();
+        }
     }
 
     /// The replica that leads, if one does that none of the others has promised beyond.
@@ -75,6 +88,7 @@ impl Healed {
             match self.wire.pop_front() {
                 None => return Ok(()),
                 Some((COORDINATOR, envelope)) => self.answer(envelope),
+                Some((to, _)) if Some(to) == self.deaf => {}
                 Some((to, envelope)) => self.give(to, Input::Message(envelope)),
             }
         }

@@ -1,12 +1,14 @@
 //! Liveness: from sampled states, the cluster heals and must come back to service.
 //!
-//! From a state, every case is played in which all replicas live or one is dead, where the rule survives that. Within a bounded time somebody must
+//! From a state, every case is played in which all replicas live or one is dead, where the rule survives that; in the self-electing partition also after nobody heard
+//! anybody for long, and with one replica that sends and hears nobody. Within a bounded time somebody must
 //! lead; HW must reach the start of its epoch though nobody writes; every living follower's stream must be live; then a write must be committed and
 //! acknowledged, and be shown to readers everywhere. What was committed before must still be there.
 //!
 //! Where it may stand still: under `quorum:q` of n with fewer than q or than n - q + 1 living; under `isr:min` with fewer than `min` living members of
 //! the recorded ISR, or of a change of it that a leader has proposed and that may yet be recorded; in the self-electing partition with half or fewer.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -21,6 +23,9 @@ use super::{Config, REPLICAS, laws};
 /// After so many ticks of the healed cluster's clock (ten seconds; the longest timer, of a lagging member, takes two) it must be in service.
 const TICKS_MAX: usize = 200;
 
+/// For so many of them (two seconds; a leader falls silent after two election times of at most 300 ms) nobody hears anybody, where that is played.
+const TICKS_CUT_OFF: usize = 40;
+
 /// The number of the write that must be committed: no other has it.
 const WRITE: u8 = u8::MAX;
 
@@ -30,22 +35,57 @@ const WRITE: u8 = u8::MAX;
 /// Which law is broken, in which case.
 pub(super) fn check(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config) -> Result<usize, String> {
     let mut played = 0;
-    for dead in [None, Some(0), Some(1), Some(2)] {
-        if !must_serve(nodes, facts, config, dead) {
+    for case in cases(config) {
+        if !must_serve(nodes, facts, config, case.missing()) {
             continue;
         }
         played += 1;
-        let outcome = catch_unwind(AssertUnwindSafe(|| play(nodes, facts, config, dead)));
-        let case = match dead {
-            None => "all replicas living".to_owned(),
-            Some(index) => format!("replica {index} dead"),
-        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| play(nodes, facts, config, case)));
         outcome
             .map_err(|panic| format!("a replica stopped itself: {}", reason_of(panic.as_ref())))
             .flatten()
             .map_err(|what| format!("once healed the cluster serves again: with {case}, {what}"))?;
     }
     Ok(played)
+}
+
+/// What goes on being wrong, or was for long.
+#[derive(Clone, Copy, Default)]
+struct Case {
+    dead: Option<usize>,
+    /// It sends, and hears nobody.
+    deaf: Option<usize>,
+    /// Before it is healed, nobody hears anybody for so long that every timer runs out.
+    cut_off: bool,
+}
+
+impl Case {
+    fn missing(self) -> Option<usize> {
+        self.dead.or(self.deaf)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.dead, self.deaf) {
+            (Some(index), _) => write!(f, "replica {index} dead")?,
+            (None, Some(index)) => write!(f, "replica {index} sending and hearing nobody")?,
+            (None, None) => write!(f, "all replicas living")?,
+        }
+        f.write_str(if self.cut_off { ", after nobody heard anybody for long" } else { "" })
+    }
+}
+
+/// All living or one dead, under every rule. In the self-electing partition, where time alone decides who stands, also after a long silence, and with one replica
+/// that hears nobody: under a coordinator a node is judged by its session, which is not modelled.
+fn cases(config: &Config) -> Vec<Case> {
+    let some_dead = [None, Some(0), Some(1), Some(2)].map(|dead| Case { dead, ..Case::default() });
+    if config.rule.is_some() {
+        return some_dead.to_vec();
+    }
+    let after_silence = some_dead.map(|case| Case { cut_off: true, ..case });
+    let one_deaf = (0..REPLICAS).map(|index| Case { deaf: Some(index), ..Case::default() });
+    some_dead.into_iter().chain(after_silence).chain(one_deaf).collect()
 }
 
 fn must_serve(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead: Option<usize>) -> bool {
@@ -66,9 +106,12 @@ fn must_serve(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead
         && proposed.is_none_or(|members| enough(&mut members.iter().map(|member| member.node.0 as usize)))
 }
 
-fn play(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, dead: Option<usize>) -> Result<(), String> {
-    let living = std::array::from_fn(|index| (Some(index) != dead).then(|| Node::clone(&nodes[index])));
-    let mut healed = Healed::new(config, living, facts.record.clone());
+fn play(nodes: &[Rc<Node>; REPLICAS], facts: &Facts, config: &Config, case: Case) -> Result<(), String> {
+    let living = std::array::from_fn(|index| (Some(index) != case.dead).then(|| Node::clone(&nodes[index])));
+    let mut healed = Healed::new(config, living, facts.record.clone(), case.deaf);
+    if case.cut_off {
+        healed.cut_off(TICKS_CUT_OFF);
+    }
     let mut written = None;
     for _ in 0..TICKS_MAX {
         healed.pass()?;
@@ -141,7 +184,8 @@ mod tests {
         let rules = [CommitRule::Quorum { q: 2 }, CommitRule::Isr { min: 1 }, CommitRule::Isr { min: 2 }];
         for config in rules.map(Config::appointed).into_iter().chain([Config::electing()]) {
             let (nodes, facts) = first(&config);
-            assert_eq!(check(&nodes, &facts, &config), Ok(4), "{config}");
+            let cases = if config.rule.is_some() { 4 } else { 11 };
+            assert_eq!(check(&nodes, &facts, &config), Ok(cases), "{config}");
         }
     }
 

@@ -8,6 +8,7 @@ use highwater_partition::{AckPolicy, Command, Effect, Input, Kind, Outcome, Part
 use highwater_replica::{Mode, Role, Start, Timeout, Timing};
 use highwater_wire::{Body, Dest, Envelope, Epoch, HardState, Millis, Sender};
 
+use super::begin::Left;
 use super::disk::{self, Disk};
 use super::machine::Machine;
 use super::world::{
@@ -51,16 +52,18 @@ impl Done {
     }
 }
 
-/// A replica before anything has happened.
-pub(super) fn first(index: usize, config: &Config) -> Node {
+/// A replica at the beginning.
+pub(super) fn first(index: usize, left: Left, config: &Config) -> Node {
+    let Left { starts, log, hard } = left;
     // They have met before: which incarnation is new where is of no interest to any law but its own.
     let others = (0..REPLICAS).filter(|other| *other != index);
     let seen = match config.rule {
         Some(_) => Default::default(),
-        None => others.map(|other| (peer(other), incarnation(other, 1))).collect(),
+        None => others.map(|other| (peer(other), incarnation(other, starts))).collect(),
     };
-    let disk = Disk::new(Vec::new(), 0, HardState { seen, ..HardState::default() });
-    recover(index, 1, disk, Machine::new(config.late_machine), config, &mut Done::default())
+    let durable = log.len();
+    let disk = Disk::new(log, durable, HardState { seen, ..hard });
+    recover(index, starts, disk, Machine::new(config.late_machine), config, &mut Done::default())
 }
 
 /// A process starts on what is on its disk.

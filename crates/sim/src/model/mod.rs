@@ -23,6 +23,7 @@
 //!   when somebody moves, not what is safe.
 
 mod actions;
+mod begin;
 mod config;
 mod coordinator;
 mod describe;
@@ -42,6 +43,7 @@ mod symmetry;
 mod take;
 mod world;
 
+pub use begin::Beginning;
 pub use config::Config;
 pub use named::{Named, Size, Told, named, run_all};
 pub use report::{Progress, Report, Violation};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use highwater_wire::CommitRule;
 
 use super::report::{Progress, Report};
-use super::{Config, run_and_tell};
+use super::{Beginning, Config, run_and_tell};
 
 /// For whom a configuration is small enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,11 @@ pub fn named() -> Vec<Named> {
     const ISR_1: CommitRule = CommitRule::Isr { min: 1 };
     const ISR_2: CommitRule = CommitRule::Isr { min: 2 };
     let of = Config::appointed;
-    let ci = |name, config| Named { name, size: Size::Ci, config: Config { live_every: 5_000, ..config } };
+    let ci = |name, config: Config| Named {
+        name,
+        size: Size::Ci,
+        config: Config { live_every: if config.live_every > 0 { config.live_every } else { 5_000 }, ..config },
+    };
     let large = |name, config| Named {
         name,
         size: Size::Large,
@@ -68,6 +72,15 @@ pub fn named() -> Vec<Named> {
     let two_changes = |rule| Config { versions: 4, crashes: 0, ..of(rule) };
     let late = |config| Config { late_machine: true, ..config };
     let look = |config| Config { looks: 1, crashes: 0, ..config };
+    let parted = |config| Config {
+        beginning: Beginning::Parted,
+        epochs: 5,
+        versions: 2,
+        writes: 0,
+        crashes: 0,
+        streams: 3,
+        ..config
+    };
     let read = |config| Config { reads: 1, crashes: 0, ..config };
     vec![
         ci("quorum:2", of(QUORUM)),
@@ -77,6 +90,10 @@ pub fn named() -> Vec<Named> {
         ci("isr:1+changes", two_changes(ISR_1)),
         ci("isr:2+changes", two_changes(ISR_2)),
         ci("isr:2+late", Config { crashes: 0, ..late(of(ISR_2)) }),
+        ci("quorum:2+parted", Config { streams: 5, ..parted(of(QUORUM)) }),
+        ci("isr:2+parted", Config { epochs: 4, versions: 1, writes: 1, ..parted(of(ISR_2)) }),
+        ci("self-electing+parted", Config { epochs: 6, live_every: 50, ..parted(Config::electing()) }),
+        large("quorum:2+parted+old", Config { streams: 5, keeps_old: true, ..parted(of(QUORUM)) }),
         large("quorum:2+write", two_writes(of(QUORUM))),
         large("quorum:2+epoch", Config { epochs: 3, writes: 0, ..of(QUORUM) }),
         large("quorum:2+read", read(of(QUORUM))),

@@ -1,16 +1,15 @@
 //! The breadth-first search.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use highwater_wire::{Envelope, Epoch, Version};
+use highwater_wire::{Envelope, Epoch};
 
 use super::intern::{FastMap, Interner, Sets};
 use super::outcome::{Answers, Deliveries, Outcome};
 use super::seen::Seen;
 use super::symmetry::{Mirror, mirrored};
-use super::world::{Action, Facts, Local, Node, Record, State};
-use super::{Config, Progress, REPLICAS, Report, Violation, describe, live, local};
+use super::world::{Action, Facts, Local, Node, State};
+use super::{Beginning, Config, Progress, REPLICAS, Report, Violation, begin, coordinator, describe, live, local};
 
 /// After how many steps a search tells how far it has come.
 const STEPS_BETWEEN_WORDS: u64 = 1 << 20;
@@ -56,15 +55,19 @@ impl Search {
     }
 
     pub(super) fn first(&mut self) -> State {
-        let nodes: [u32; REPLICAS] = std::array::from_fn(|index| self.nodes.number(local::first(index, &self.config)));
-        for index in 0..REPLICAS {
-            self.mirror.nodes.note(nodes[index], nodes[mirrored(index)]);
+        let mut at = |index: usize, place: usize| {
+            self.nodes.number(local::first(index, begin::left(place, index, &self.config), &self.config))
+        };
+        let nodes: [u32; REPLICAS] = std::array::from_fn(|index| at(index, index));
+        let images: [u32; REPLICAS] = std::array::from_fn(|index| at(mirrored(index), index));
+        for (node, image) in nodes.into_iter().zip(images) {
+            self.mirror.nodes.note(node, image);
+            self.mirror.nodes.note(image, node);
         }
-        let record =
-            Record { epoch: None, leader: None, version: Version(0), set: (0..REPLICAS).collect::<BTreeSet<_>>() };
+        let (record, reigns) = begin::history(&self.config);
         let facts = self.facts.number(Facts {
             record,
-            reigns: Vec::new(),
+            reigns,
             committed: Vec::new(),
             known_hw: [0; REPLICAS],
             waiting: Default::default(),
@@ -80,8 +83,10 @@ impl Search {
         let facts = Facts::clone(self.facts.get(facts));
         match self.config.rule {
             Some(_) => {
-                let state = self.tell_all(&state, facts, None);
-                if self.config.first_ballot { state } else { self.after_first_ballot(state) }
+                let told = facts.record.leader.map(|_| coordinator::told(&facts.record, &self.config));
+                let state = self.tell_all(&state, facts, told);
+                let is_over = self.config.first_ballot || self.config.beginning != Beginning::Empty;
+                if is_over { state } else { self.after_first_ballot(state) }
             }
             None => state,
         }

@@ -180,11 +180,11 @@ impl Search {
             // What the disk says, not the replica: a promise that is not durable is forgotten in a crash, and older messages may then be obeyed.
             let promised = self.nodes.get(state.nodes[index]).hard().promised;
             let (messages, inbox) = (&self.messages, state.inboxes[index]);
-            let sets = &mut self.sets;
+            let (sets, keeps_old) = (&mut self.sets, self.config.keeps_old);
             state.inboxes[index] = *self
                 .not_older
                 .entry((inbox, promised))
-                .or_insert_with(|| sets.retain(inbox, |message| messages.get(message).epoch >= promised));
+                .or_insert_with(|| sets.retain(inbox, |message| keeps_old || messages.get(message).epoch >= promised));
         }
         let (messages, inbox) = (&self.messages, state.inboxes[COORDINATOR]);
         if (before.facts, before.inboxes[COORDINATOR]) != (state.facts, inbox) {
