@@ -15,12 +15,16 @@ const WITHOUT_LAST: &str = "8d2a48697f3e03471701028975856d2588af3582336c3a43c3af
 /// With that row.
 const WITH_LAST: &str = "725f5aee74f0b0fc1758a32accbb93876ebfa2f8c01d987c47cb4589473a279d";
 
+/// Every format that there was, the present one among them.
+const FORMATS: [&str; 2] = ["format-1", "format-2"];
+
 /// What has not happened after this long never will, whatever the machine is busy with.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Unpacks a folder.
-fn unpack(name: &str) -> TempDir {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.tar.gz"));
+fn unpack(format: &str, name: &str) -> TempDir {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let packed = golden.join(format).join(format!("{name}.tar.gz"));
     let target = TempDir::new().expect("a temporary folder");
     let done = Command::new("tar").arg("-xzf").arg(&packed).arg("-C").arg(target.path()).status();
     assert!(done.expect("tar can be started").success(), "{} can be unpacked", packed.display());
@@ -45,7 +49,11 @@ fn holds_what_was_written(node: &Node, noted: u64) {
 
 #[test]
 fn a_node_that_ended_well_goes_on() {
-    let unpacked = unpack("format-1/single");
+    FORMATS.iter().for_each(|format| ended_well(format));
+}
+
+fn ended_well(format: &str) {
+    let unpacked = unpack(format, "single");
     let mut node = Node::start_in(with_data(unpacked.path().join("single/data")), &[]);
     assert_eq!(node.content_hash(), WITHOUT_LAST);
     holds_what_was_written(&node, 2);
@@ -58,7 +66,11 @@ fn a_node_that_ended_well_goes_on() {
 
 #[test]
 fn a_node_that_was_killed_goes_on() {
-    let unpacked = unpack("format-1/single-killed");
+    FORMATS.iter().for_each(|format| was_killed(format));
+}
+
+fn was_killed(format: &str) {
+    let unpacked = unpack(format, "single-killed");
     let mut node = Node::start_in(with_data(unpacked.path().join("single-killed/data")), &[]);
     assert_eq!(node.content_hash(), WITH_LAST);
     holds_what_was_written(&node, 3);
@@ -68,10 +80,14 @@ fn a_node_that_was_killed_goes_on() {
     assert_eq!(node.rows("SELECT name FROM person WHERE id = 5"), json!([["after the crash"]]));
 }
 
-/// The nodes have other addresses than when the folders were made, which they are told.
 #[test]
 fn a_cluster_that_lost_its_leader_goes_on_with_all_three() {
-    let unpacked = unpack("format-1/cluster");
+    FORMATS.iter().for_each(|format| lost_its_leader(format));
+}
+
+/// The nodes have other addresses than when the folders were made, which they are told.
+fn lost_its_leader(format: &str) {
+    let unpacked = unpack(format, "cluster");
     let addresses = [free_address(), free_address(), free_address()];
     let peers: Vec<String> = addresses.iter().zip(1..).map(|(address, id)| format!("{id}={address}")).collect();
     let peers = peers.join(",");
