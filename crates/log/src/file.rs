@@ -59,6 +59,25 @@ fn make_folder(path: &Path) -> io::Result<()> {
     File::open(above)?.sync_all()
 }
 
+/// Fills the buffer from `offset` on; returns how many bytes, which are fewer only at the end of the file. A file system may give fewer at any call, and a signal
+/// may interrupt one.
+fn fill(
+    offset: u64,
+    buffer: &mut [u8],
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 impl Io for FileIo {
     type File = File;
 
@@ -98,16 +117,7 @@ impl IoFile for File {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match FileExt::read_at(self, &mut buffer[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
+        fill(offset, buffer, |rest, at| FileExt::read_at(self, rest, at))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -120,5 +130,50 @@ impl IoFile for File {
 
     fn sync_data(&self) -> io::Result<()> {
         File::sync_data(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `file` as `read(2)` may: at most `most` bytes at a time, and every other call is interrupted.
+    fn in_pieces(file: &[u8], most: usize) -> impl FnMut(&mut [u8], u64) -> io::Result<usize> {
+        let mut interrupted = false;
+        move |buffer, at| {
+            interrupted = !interrupted;
+            if interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let rest = file.get(at as usize..).unwrap_or_default();
+            let read = rest.len().min(buffer.len()).min(most);
+            buffer[..read].copy_from_slice(&rest[..read]);
+            Ok(read)
+        }
+    }
+
+    #[test]
+    fn short_and_interrupted_reads_are_continued_to_the_end_of_the_file() {
+        let file: Vec<u8> = (0..100).collect();
+        for most in [1, 3, 7, 99, 100, 1000] {
+            for (offset, wanted, found) in [(0, 100, 100), (10, 50, 50), (90, 50, 10), (100, 5, 0), (400, 5, 0)] {
+                let mut buffer = vec![0xff; wanted];
+                let read = fill(offset, &mut buffer, in_pieces(&file, most)).expect("nothing fails for good");
+                assert_eq!(read, found, "{wanted} bytes from {offset} on, {most} at a time");
+                assert!(file.get(offset as usize..).unwrap_or_default().starts_with(&buffer[..read]));
+                assert!(buffer[read..].iter().all(|byte| *byte == 0xff), "what was not read is left alone");
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_that_fails_after_a_short_one_is_an_error_and_no_short_result() {
+        let mut calls = 0;
+        let failed = fill(0, &mut [0; 8], |_, _| {
+            calls += 1;
+            if calls == 1 { Ok(3) } else { Err(io::Error::other("the sector cannot be read")) }
+        });
+        assert_eq!(failed.map_err(|error| error.to_string()), Err("the sector cannot be read".to_owned()));
+        assert_eq!(calls, 2, "it is not tried again");
     }
 }
