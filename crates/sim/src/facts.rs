@@ -33,8 +33,11 @@ pub struct Held {
     pub epoch: Epoch,
     /// A hash of the whole log up to it, its bytes and epochs included.
     pub chain: u64,
-    /// A hash of the transactions up to it; see [`fold`].
+    /// A hash of the transactions that end up to it; see [`fold`].
     pub content: u64,
+    /// The write of a transaction that has begun before the end of its batch and goes on in the next one. A leader that dies within one leaves it without an end, and
+    /// an entry of another epoch behind it says that it never gets one.
+    pub begun: Option<Entry>,
 }
 
 /// A log, from outside.
@@ -100,13 +103,17 @@ impl LogFacts {
             }
             let last = self.entries.last();
             let (mut chain, mut content) = (last.map_or(0, |held| held.chain), last.map_or(0, |held| held.content));
+            let mut begun = last.filter(|held| held.epoch == header.epoch).and_then(|held| held.begun);
             if metadata {
                 self.batches.push((header.base, bytes.clone()));
             } else if !header.control {
                 let records = batch::records(&bytes).map_err(|error| error.to_string())?;
-                if let Some(entry) = Entry::find(&records)? {
+                begun = Entry::find(&records)?.or(begun);
+                if let Some(entry) = begun.take_if(|_| Entry::ends(&records)) {
                     content = fold(content, &entry);
                 }
+            } else {
+                begun = None;
             }
             for index in 0..header.count {
                 let mut hasher = Fnv(chain);
@@ -116,7 +123,7 @@ impl LogFacts {
                     hasher.write(&bytes);
                 }
                 chain = hasher.finish();
-                self.entries.push(Held { epoch: header.epoch, chain, content });
+                self.entries.push(Held { epoch: header.epoch, chain, content, begun });
             }
         }
         Ok(())
@@ -496,5 +503,43 @@ impl Facts {
 
     fn log_mut(&mut self, place: Place) -> Result<&mut LogFacts, String> {
         self.logs.get_mut(&place).ok_or_else(|| format!("{place:?} writes to a log that was never opened"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_wire::batch::Record;
+    use highwater_wire::record::{Kind, RecordHeader};
+
+    use super::*;
+    use crate::machine::{OpId, Write};
+
+    /// A batch at that offset, with one record of a transaction that ends or goes on.
+    fn part(base: Offset, epoch: u32, entry: Option<&Entry>, ends_transaction: bool) -> Bytes {
+        let mut value = Vec::new();
+        RecordHeader { kind: Kind::Row, ends_transaction, ack: None }.encode_into(&mut value);
+        value.extend(entry.map(Entry::marked).unwrap_or_default());
+        let mut bytes = batch::build(&[Record { key: None, value: Some(value.into()) }], 0);
+        batch::stamp(&mut bytes, base, Epoch(epoch)).unwrap();
+        bytes.freeze()
+    }
+
+    #[test]
+    fn a_write_counts_where_its_transaction_ends_and_not_at_all_if_it_never_does() {
+        let entry = |op| Entry { op: OpId(op), keyed: false, write: Write::Set { key: 1, value: op } };
+        let (one, other) = (entry(1), entry(2));
+        let mut log = LogFacts::default();
+        for batch in [part(0, 1, Some(&one), false), part(1, 1, None, true), part(2, 1, Some(&other), false)] {
+            log.append(&batch, false).unwrap();
+        }
+        let content = |log: &LogFacts| log.entries.iter().map(|held| held.content).collect::<Vec<_>>();
+        assert_eq!(content(&log), [0, fold(0, &one), fold(0, &one)]);
+        // The next leader goes on without it.
+        log.append(&part(3, 2, None, true), false).unwrap();
+        assert_eq!(content(&log)[3], fold(0, &one));
+        // In another log it comes to its end.
+        log.entries.truncate(3);
+        log.append(&part(3, 1, None, true), false).unwrap();
+        assert_eq!(content(&log)[3], fold(fold(0, &one), &other));
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct SqlMachine {
     rng: Rng,
     /// How much of the journal has been read from what is published, and the content hash of that much.
     read: (u64, u64),
+    /// What it was told to apply reaches this far. Of a transaction that has not ended by then the database has applied nothing.
+    told: Offset,
 }
 
 /// What a query found, if there were tables to be looked into, and where the state ends that it saw.
@@ -59,7 +61,7 @@ type End = (Option<Epoch>, Offset);
 
 impl SqlMachine {
     pub(crate) fn new(database: Arc<Database>, outbox: Arc<Outbox>, doomed: Rc<Cell<bool>>, rng: Rng) -> SqlMachine {
-        SqlMachine { database, outbox, doomed, rng, read: (0, 0) }
+        SqlMachine { database, outbox, doomed, rng, read: (0, 0), told: 0 }
     }
 
     fn run(&self, entry: &Entry, schema: bool) -> Answer<Result<Vec<ResultSet>, SqlError>> {
@@ -119,6 +121,7 @@ impl Machine for SqlMachine {
     }
 
     fn apply(&mut self, from: Offset, to: Offset, batches: &Bytes, committed: bool) -> Result<(), String> {
+        self.told = to;
         self.database.apply(from, to, batches, committed).map_err(|error| error.to_string())
     }
 
@@ -157,14 +160,16 @@ impl Machine for SqlMachine {
     }
 
     fn publish(&mut self, hw: Offset) -> Result<(), String> {
-        if hw > self.database.applied() {
-            return Err(format!("told to publish {hw}, while only {} is applied", self.database.applied()));
+        let applied = self.database.applied().max(self.told);
+        if hw > applied {
+            return Err(format!("told to publish {hw}, while only {applied} is applied"));
         }
         self.database.publish(hw);
         Ok(())
     }
 
     fn rewind(&mut self, to: Offset) -> Result<Offset, String> {
+        self.told = 0;
         self.database.rewind(to).map_err(|error| error.to_string())
     }
 

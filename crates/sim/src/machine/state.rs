@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use highwater_wire::batch::Record;
+use highwater_wire::record::RecordHeader;
 use highwater_wire::{Epoch, Offset};
 
 /// A client's number for a request, unique in a run. It is the idempotency key of requests that have one.
@@ -105,6 +106,16 @@ impl Entry {
             Some(value) if value.len() == BYTES => Entry::decode(records).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Whether a transaction ends with these records: those of [`Entry::records`] are whole ones, and of others the last one says so.
+    pub fn ends(records: &[Record]) -> bool {
+        let value = |record: &Record| record.value.clone();
+        if records.first().and_then(value).is_some_and(|value| value.len() == BYTES) {
+            return true;
+        }
+        let last = records.last().and_then(value);
+        last.is_none_or(|value| RecordHeader::decode(&value).map_or(true, |(header, _)| header.ends_transaction))
     }
 
     /// The records of its transaction. Appends to list 0 take two offsets, so that offsets and transactions do not coincide.
