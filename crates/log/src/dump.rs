@@ -7,7 +7,7 @@ use bytes::Bytes;
 use highwater_wire::{Epoch, HardState, LogId, LogShape, Offset};
 
 use crate::error::OpenError;
-use crate::frame::{Reader, Slot};
+use crate::frame::{HEADER_BYTES, Reader, Slot, frame_size};
 use crate::io::Io;
 use crate::segment::{self, FIRST_FRAME};
 use crate::survey::{Survey, survey};
@@ -51,6 +51,18 @@ pub struct Frame {
     pub dead: bool,
     /// The record batch.
     pub batch: Bytes,
+}
+
+impl Frame {
+    /// The bytes of its file that it takes, header and batch; the padding behind them is not among them.
+    pub fn bytes(&self) -> std::ops::Range<u64> {
+        self.position..self.position + (HEADER_BYTES + self.batch.len()) as u64
+    }
+
+    /// The byte at which the next frame may begin: behind the padding.
+    pub fn end(&self) -> u64 {
+        self.position + frame_size(self.batch.len())
+    }
 }
 
 /// The frames of several files, in order.

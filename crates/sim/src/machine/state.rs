@@ -102,20 +102,19 @@ impl Entry {
             let record = Record { key: None, value: Some(Bytes::copy_from_slice(bytes)) };
             return Entry::decode(&[record]).map(Some);
         }
-        match values().next() {
-            Some(value) if value.len() == BYTES => Entry::decode(records).map(Some),
-            _ => Ok(None),
-        }
+        if Entry::is_plain(records) { Entry::decode(records).map(Some) } else { Ok(None) }
     }
 
     /// Whether a transaction ends with these records: those of [`Entry::records`] are whole ones, and of others the last one says so.
     pub fn ends(records: &[Record]) -> bool {
-        let value = |record: &Record| record.value.clone();
-        if records.first().and_then(value).is_some_and(|value| value.len() == BYTES) {
-            return true;
-        }
-        let last = records.last().and_then(value);
-        last.is_none_or(|value| RecordHeader::decode(&value).map_or(true, |(header, _)| header.ends_transaction))
+        let last = records.last().and_then(|record| record.value.as_ref());
+        let says = |value| RecordHeader::decode(value).map_or(true, |(header, _)| header.ends_transaction);
+        Entry::is_plain(records) || last.is_none_or(|value| says(value))
+    }
+
+    /// Whether the records are those of [`Entry::records`], by the length of the first.
+    fn is_plain(records: &[Record]) -> bool {
+        records.iter().find_map(|record| record.value.as_ref()).is_some_and(|value| value.len() == BYTES)
     }
 
     /// The records of its transaction. Appends to list 0 take two offsets, so that offsets and transactions do not coincide.

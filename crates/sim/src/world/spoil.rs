@@ -20,8 +20,6 @@ use crate::rng::Rng;
 
 /// The name of a log's control file.
 const CONTROL: &str = "control";
-/// A frame's header, before its batch (docs/log-format.md).
-const FRAME_HEADER_BYTES: u64 = 64;
 /// The part of a segment's header that its checksum covers, with the checksum.
 const SEGMENT_HEADER_BYTES: u64 = 44;
 
@@ -59,13 +57,13 @@ fn known(folder: &MemIo) -> Known {
     let told = live.iter().map(|frame| frame.flushed_before).max().unwrap_or(0).max(found.shape.flushed);
     let mut known = Known::default();
     for frame in live.iter().filter(|frame| frame.offset + u64::from(frame.count) <= told) {
-        let len = FRAME_HEADER_BYTES + frame.batch.len() as u64;
-        known.frames.push(Span { name: frame.name.clone(), at: frame.position, len });
+        let bytes = frame.bytes();
+        known.frames.push(Span { name: frame.name.clone(), at: bytes.start, len: bytes.end - bytes.start });
         let header = Span { name: frame.name.clone(), at: 0, len: SEGMENT_HEADER_BYTES };
         if known.headers.last() != Some(&header) {
             known.headers.push(header);
         }
-        known.ends.insert(frame.name.clone(), (frame.position + len).next_multiple_of(8));
+        known.ends.insert(frame.name.clone(), frame.end());
     }
     let len = durable.contents(CONTROL).len() as u64;
     known.headers.push(Span { name: CONTROL.to_owned(), at: 0, len });

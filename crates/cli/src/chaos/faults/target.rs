@@ -22,9 +22,6 @@ use highwater_sim::rng::Rng;
 /// The bytes of a segment's header that say something.
 const SEGMENT_HEADER: Range<u64> = 0..44;
 
-/// The bytes of a frame before its batch.
-const FRAME_HEADER_BYTES: u64 = 64;
-
 /// What must come of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Must {
@@ -124,9 +121,7 @@ fn log_targets(data: &Path, log: &str) -> anyhow::Result<Vec<Target>> {
     if let (Some(first), Some(last)) = (flushed.first(), flushed.last()) {
         // Anywhere in the first, the last, or one between them: three is as good as all, since which of them is damaged is drawn anew each time.
         for frame in [first, flushed[flushed.len() / 2], last] {
-            let length = FRAME_HEADER_BYTES + frame.batch.len() as u64;
-            let bytes = frame.position..frame.position + length;
-            found.push(Target::new(Path::new(log).join(&frame.name), "a flushed frame", bytes, Must::Refuse));
+            found.push(Target::new(Path::new(log).join(&frame.name), "a flushed frame", frame.bytes(), Must::Refuse));
         }
     }
     Ok(found)

@@ -50,11 +50,11 @@ fn end_without_padding(folder: &MemIo) -> Option<(String, u64)> {
         _ => None,
     });
     let last = frames.filter(|frame| !frame.dead).last()?;
-    let end = last.position + (HEADER_BYTES + last.batch.len()) as u64;
+    let end = last.bytes().end;
     let durable = folder.durable();
     let reaches =
         if segments(&durable).contains(&last.name) { durable.contents(&last.name).len() } else { return None };
-    (!end.is_multiple_of(8) && end > reaches as u64).then_some((last.name, end))
+    (end < last.end() && end > reaches as u64).then_some((last.name, end))
 }
 
 impl World {

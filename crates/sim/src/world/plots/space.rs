@@ -20,7 +20,7 @@ fn space_left(folder: &MemIo) -> Option<u64> {
         Ok(Item::Frame(frame)) if !frame.dead && frame.name == name => Some(frame),
         _ => None,
     });
-    let end = frames.last().map(|frame| frame.position + 64 + frame.batch.len().next_multiple_of(8) as u64)?;
+    let end = frames.last()?.end();
     (folder.contents(&name).len() as u64).checked_sub(end)
 }
 
