@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use highwater_http::{Limits, Server, ServerConfig, Tokens};
-use highwater_node::{Config, Node};
+use highwater_http::{Server, ServerConfig, Tokens};
+use highwater_node::{Config, Node, Secret, Secrets};
 use highwater_wire::{CommitRule, NodeId};
 use serde::Deserialize;
 
@@ -66,14 +66,15 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     start_log(&args.log)?;
     let listen = args.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
     let data = args.data.clone().or(file.data).unwrap_or_else(|| PathBuf::from("highwater-data"));
-    let tokens = Tokens {
-        full: nonempty([args.token.clone(), file.tokens].concat(), "--token")?,
-        read: nonempty([args.read_token.clone(), file.read_tokens].concat(), "--read-token")?,
-    };
+    let tokens = Tokens::new(
+        nonempty([args.token.clone(), file.tokens].concat(), "--token")?,
+        nonempty([args.read_token.clone(), file.read_tokens].concat(), "--read-token")?,
+    );
     let secret = args.cluster_secret.clone().or(file.cluster_secret);
-    let server = ServerConfig { listen, tokens, has_cluster_secret: secret.is_some(), limits: Limits::default() };
+    let secret = secret.map(|text| Secret::parse(&text)).transpose()?;
+    let server = ServerConfig { tokens, has_cluster_secret: secret.is_some(), ..ServerConfig::new(listen) };
     let mut node = Config { node: args.id.or(file.id).map(NodeId), ..Config::single(&data) };
-    node.cluster_secret = secret.map(String::into_bytes);
+    node.secrets = secret.map(Secrets::one);
     let listed = args.peers.iter().map(|peer| peer.split_once('=').with_context(|| not_a_peer(peer)));
     node.peers = match args.peers.is_empty() {
         false => peers(listed.collect::<anyhow::Result<Vec<_>>>()?)?,

@@ -1,19 +1,29 @@
 //! Who may do what: bearer tokens, and which addresses may be listened on without them.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use axum::http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
-/// The tokens of this cluster's clients.
-#[derive(Clone, Debug, Default)]
-pub struct Tokens {
-    /// Bearers of these may do everything.
-    pub full: Vec<String>,
-    /// Bearers of these may read.
-    pub read: Vec<String>,
+/// The tokens of this cluster's clients, which may be replaced while the node runs. A clone is the same ones.
+#[derive(Clone, Default)]
+pub struct Tokens(Arc<RwLock<Lists>>);
+
+#[derive(Default, PartialEq, Eq)]
+struct Lists {
+    full: Vec<String>,
+    read: Vec<String>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lists = self.lists();
+        write!(f, "Tokens({} full, {} read)", lists.full.len(), lists.read.len())
+    }
 }
 
 /// What a request may do.
@@ -45,7 +55,7 @@ pub fn may_listen(address: IpAddr, tokens: &Tokens, has_cluster_secret: bool) ->
     if address.is_loopback() {
         return Ok(());
     }
-    if tokens.full.is_empty() {
+    if tokens.lists().full.is_empty() {
         return Err(ListenError::NoTokens(address));
     }
     if !has_cluster_secret {
@@ -55,9 +65,33 @@ pub fn may_listen(address: IpAddr, tokens: &Tokens, has_cluster_secret: bool) ->
 }
 
 impl Tokens {
+    /// Bearers of `full` may do everything, bearers of `read` may read. Without any, everybody may do everything.
+    pub fn new(full: Vec<String>, read: Vec<String>) -> Tokens {
+        Tokens(Arc::new(RwLock::new(Lists { full, read })))
+    }
+
+    /// Takes these in place of the present ones, for every request from now on. Returns whether anything changed.
+    pub fn replace(&self, full: Vec<String>, read: Vec<String>) -> bool {
+        let mut lists = self.0.write().expect("no holder of this lock panics");
+        let new = Lists { full, read };
+        let changed = *lists != new;
+        *lists = new;
+        changed
+    }
+
+    fn lists(&self) -> RwLockReadGuard<'_, Lists> {
+        self.0.read().expect("no holder of this lock panics")
+    }
+
+    /// Whether there is any; without one everybody may do everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        let lists = self.lists();
+        lists.full.is_empty() && lists.read.is_empty()
+    }
+
     /// What the bearer of this request may do. Without any token configured everybody may do everything.
     pub(crate) fn access(&self, headers: &HeaderMap) -> Result<Access, Failure> {
-        if self.full.is_empty() && self.read.is_empty() {
+        if self.is_empty() {
             return Ok(Access::Full);
         }
         let refused = |code: &str, message: &str| Failure::new(StatusCode::UNAUTHORIZED, code, message);
@@ -77,8 +111,9 @@ impl Tokens {
                 refused("AUTH_TOKEN_INVALID", "the header `authorization` must have the form `Bearer TOKEN`")
             })?;
         // Every token is compared in full, whichever matches, so that time tells nothing.
-        let full = self.full.iter().fold(false, |found, known| found | same(known, token));
-        let read = self.read.iter().fold(false, |found, known| found | same(known, token));
+        let lists = self.lists();
+        let full = lists.full.iter().fold(false, |found, known| found | same(known, token));
+        let read = lists.read.iter().fold(false, |found, known| found | same(known, token));
         match (full, read) {
             (true, _) => Ok(Access::Full),
             (false, true) => Ok(Access::Read),
@@ -120,7 +155,7 @@ mod tests {
 
     #[test]
     fn tokens_decide_what_a_request_may_do() {
-        let tokens = Tokens { full: vec!["f1".into(), "f2".into()], read: vec!["r".into()] };
+        let tokens = Tokens::new(vec!["f1".into(), "f2".into()], vec!["r".into()]);
         assert_eq!(tokens.access(&bearer("Bearer f2")).ok(), Some(Access::Full));
         assert_eq!(tokens.access(&bearer("bearer r")).ok(), Some(Access::Read));
         for (headers, code) in [
@@ -140,10 +175,10 @@ mod tests {
     fn only_loopback_needs_no_tokens() {
         let local: IpAddr = "127.0.0.1".parse().expect("an address");
         let all: IpAddr = "0.0.0.0".parse().expect("an address");
-        let tokens = Tokens { full: vec!["f".into()], read: vec![] };
+        let tokens = Tokens::new(vec!["f".into()], vec![]);
         assert_eq!(may_listen(local, &Tokens::default(), false), Ok(()));
         assert_eq!(may_listen(all, &Tokens::default(), true), Err(ListenError::NoTokens(all)));
-        let readers = Tokens { full: vec![], read: vec!["r".into()] };
+        let readers = Tokens::new(vec![], vec!["r".into()]);
         assert_eq!(may_listen(all, &readers, true), Err(ListenError::NoTokens(all)), "somebody must be able to write");
         assert_eq!(may_listen(all, &tokens, false), Err(ListenError::NoSecret(all)));
         assert_eq!(may_listen(all, &tokens, true), Ok(()));

@@ -18,6 +18,7 @@ mod server;
 mod settle;
 mod sorting;
 mod status;
+mod tls;
 mod transfer;
 mod verify;
 
@@ -25,6 +26,7 @@ pub use access::{ListenError, Tokens, may_listen};
 pub use app::Limits;
 pub use routes::not_ready;
 pub use server::{BindError, OpenServer, Server, ServerConfig};
+pub use tls::{TlsError, TlsIdentity};
 
 #[cfg(test)]
 mod fuzz_tests;

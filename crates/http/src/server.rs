@@ -14,6 +14,7 @@ use crate::access::{ListenError, Tokens, may_listen};
 use crate::app::{App, Limits};
 use crate::routes;
 use crate::sorting::Clients;
+use crate::tls::TlsIdentity;
 
 /// How often idle streams are looked for.
 const JANITOR: Duration = Duration::from_millis(200);
@@ -28,10 +29,31 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The clients' tokens. None are needed on loopback.
     pub tokens: Tokens,
+    /// The certificate by which clients know this node. With one, clients speak TLS.
+    pub tls: Option<TlsIdentity>,
+    /// Clients may speak without TLS although there is a certificate, or although the address is not loopback.
+    pub plain: bool,
+    /// The origins (`https://app.example`) whose pages may send requests from a browser. None by default.
+    pub origins: Vec<String>,
     /// Whether a secret of the cluster's nodes is configured, which any address but loopback needs.
     pub has_cluster_secret: bool,
     /// Bounds.
     pub limits: Limits,
+}
+
+impl ServerConfig {
+    /// The defaults at that address: no tokens, no TLS, no secret.
+    pub fn new(listen: SocketAddr) -> ServerConfig {
+        ServerConfig {
+            listen,
+            tokens: Tokens::default(),
+            tls: None,
+            plain: false,
+            origins: Vec::new(),
+            has_cluster_secret: false,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// Why a server does not listen.

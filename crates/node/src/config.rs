@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use highwater_wire::{CommitRule, NodeId};
 
+use crate::secret::Secrets;
+
 /// The configuration of one node process. The command line and its configuration file end here; nothing below reads either.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -21,8 +23,8 @@ pub struct Config {
     /// All nodes of the cluster, this one included, with the addresses where they are reached. Empty: what the folder remembers, and a cluster of one for a
     /// new folder. Addresses given here replace those remembered.
     pub peers: BTreeMap<NodeId, String>,
-    /// What nodes prove to each other that they know; `None` on loopback only.
-    pub cluster_secret: Option<Vec<u8>>,
+    /// What nodes prove to each other that they know; `None` on loopback only. Kept by whoever replaces them while the node runs.
+    pub secrets: Option<Secrets>,
     /// Without a heartbeat for this long a node is taken for dead, in milliseconds.
     pub session_ms: u64,
     /// How many bytes may be executed and not yet committed, for each database, before further writes are refused as overloaded.
@@ -41,7 +43,7 @@ impl Config {
             databases: vec![("main".to_string(), CommitRule::Quorum { q: 1 })],
             address: "127.0.0.1:8080".to_string(),
             peers: BTreeMap::new(),
-            cluster_secret: None,
+            secrets: None,
             session_ms: 600,
             ahead_bytes_max: 64 << 20,
             sql: highwater_sql::Options::default(),

@@ -102,7 +102,7 @@ impl Node {
             state.cluster,
             PeerId { node: state.node, log: state.log },
             incarnation,
-            config.cluster_secret.clone(),
+            config.secrets.as_ref().map(|secrets| secrets.accepted()[0].clone()),
         ));
         let door = Door::new(introduction.clone());
         Ok(Prepared { config, folder, state, peers, introduction, door })

@@ -7,7 +7,7 @@ use crate::harness::{Served, execute};
 
 #[test]
 fn readers_read_and_nobody_comes_in_without_a_token() {
-    let tokens = Tokens { full: vec!["full".into()], read: vec!["read".into()] };
+    let tokens = Tokens::new(vec!["full".into()], vec!["read".into()]);
     let served = Served::with(Limits::default(), tokens);
     let ask = |token: &str, path: &str, body: serde_json::Value| {
         let bearer = format!("Bearer {token}");
@@ -48,9 +48,9 @@ fn readers_read_and_nobody_comes_in_without_a_token() {
 async fn an_address_that_others_reach_is_not_listened_on_without_tokens_and_a_secret() {
     let bind = |tokens: Tokens, has_cluster_secret| {
         let listen = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        Server::bind(ServerConfig { listen, tokens, has_cluster_secret, limits: Limits::default() })
+        Server::bind(ServerConfig { tokens, has_cluster_secret, ..ServerConfig::new(listen) })
     };
-    let tokens = Tokens { full: vec!["t".into()], read: vec![] };
+    let tokens = Tokens::new(vec!["t".into()], vec![]);
     assert!(matches!(bind(Tokens::default(), true).await, Err(BindError::Refused(_))));
     assert!(matches!(bind(tokens.clone(), false).await, Err(BindError::Refused(_))));
     assert!(bind(tokens, true).await.is_ok());

@@ -57,7 +57,7 @@ impl Served {
         let config = Config::single(folder.path().join("data"));
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = runtime
-            .block_on(Server::bind(ServerConfig { listen, tokens, has_cluster_secret: false, limits }))
+            .block_on(Server::bind(ServerConfig { tokens, limits, ..ServerConfig::new(listen) }))
             .expect("loopback may be listened on");
         let address = server.address();
         let prepared = Node::prepare(config).expect("a node starts on an empty folder");

@@ -22,7 +22,7 @@ pub(crate) struct Introduction {
     cluster: AtomicU64,
     me: PeerId,
     incarnation: Incarnation,
-    secret: Option<Vec<u8>>,
+    secret: Option<crate::secret::Secret>,
 }
 
 /// Why a connection to or from another node was given up.
@@ -79,7 +79,12 @@ pub enum PeerRefused {
 }
 
 impl Introduction {
-    pub(crate) fn new(cluster: u64, me: PeerId, incarnation: Incarnation, secret: Option<Vec<u8>>) -> Self {
+    pub(crate) fn new(
+        cluster: u64,
+        me: PeerId,
+        incarnation: Incarnation,
+        secret: Option<crate::secret::Secret>,
+    ) -> Self {
         Introduction { cluster: AtomicU64::new(cluster), me, incarnation, secret }
     }
 
@@ -93,7 +98,9 @@ impl Introduction {
         let mut hash = Sha256::new();
         hash.update(b"highwater batons");
         hash.update(self.cluster().to_be_bytes());
-        hash.update(self.secret.as_deref().unwrap_or_default());
+        if let Some(secret) = &self.secret {
+            hash.update(secret.key("batons", b""));
+        }
         hash.finalize().into()
     }
 
@@ -167,9 +174,9 @@ impl Introduction {
         hello
     }
 
-    fn proof_of(&self, secret: &[u8], hello: &Hello) -> Hmac<Sha256> {
+    fn proof_of(&self, secret: &crate::secret::Secret, hello: &Hello) -> Hmac<Sha256> {
         let said = Hello { proof: Vec::new(), ..hello.clone() };
-        let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("an HMAC takes a key of any length");
+        let mut mac = secret.mac();
         mac.update(&said.encode());
         mac
     }
