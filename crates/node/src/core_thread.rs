@@ -143,6 +143,10 @@ impl Core {
 
     fn take(&mut self, message: ToCore) -> Result<(), String> {
         match message {
+            ToCore::Host(Input::Message(envelope)) => match highwater_wire::check(&envelope) {
+                Ok(()) => self.step(Input::Message(envelope)),
+                Err(unfit) => self.perform_one(Effect::Reject(envelope.sender.peer.node, unfit)),
+            },
             ToCore::Host(input) => self.step(input),
             ToCore::Ask { partition, ticket, reply, input } => {
                 if self.databases.contains_key(&partition) {
@@ -216,6 +220,10 @@ impl Core {
                 if let Some(reply) = self.waiting.remove(&ticket) {
                     let _ = reply.send(outcome);
                 }
+            }
+            Effect::Reject(node, unfit) => {
+                tracing::debug!(%node, %unfit, "rejected what a node sent");
+                self.start.peers.refuse(node, unfit.wanted);
             }
             Effect::Role(partition, role) => {
                 tracing::info!(partition = partition.0, ?role, "the role changed");
