@@ -143,10 +143,6 @@ impl Core {
 
     fn take(&mut self, message: ToCore) -> Result<(), String> {
         match message {
-            ToCore::Host(Input::Message(envelope)) => match highwater_wire::check(&envelope) {
-                Ok(()) => self.step(Input::Message(envelope)),
-                Err(unfit) => self.perform_one(Effect::Reject(envelope.sender.peer.node, unfit)),
-            },
             ToCore::Host(input) => self.step(input),
             ToCore::Ask { partition, ticket, reply, input } => {
                 if self.databases.contains_key(&partition) {
