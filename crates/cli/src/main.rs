@@ -13,8 +13,12 @@ mod log_dump;
 mod model;
 mod net;
 mod output;
+mod process;
+mod reload;
+mod secret_files;
 mod seeds;
 mod serve;
+mod serve_config;
 mod sim;
 mod sql;
 mod status;
@@ -29,6 +33,8 @@ use args::{Cli, Command, LogCommand};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // A library that is left to choose finds one; whatever else may have been linked in.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Dev(args) => dev::run(args),
@@ -40,6 +46,7 @@ fn main() -> ExitCode {
         Command::Db(command) => db::run(command),
         Command::Sim(args) => sim::run(args),
         Command::Log(LogCommand::Dump(args)) => log_dump::run(args),
+        Command::Secret => secret(),
     };
     match result {
         Ok(code) => code,
@@ -49,4 +56,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a new cluster secret.
+fn secret() -> anyhow::Result<ExitCode> {
+    let secret = highwater_node::Secret::generate();
+    output::line(&secret.map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?);
+    Ok(ExitCode::SUCCESS)
 }

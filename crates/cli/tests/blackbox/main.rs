@@ -13,6 +13,7 @@ mod followers;
 mod golden;
 mod hrana;
 mod http;
+mod hygiene;
 mod libsql;
 mod node;
 mod slt;
