@@ -27,6 +27,8 @@
 //! # Ok::<(), highwater_client::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod answer;
 mod attempt;
 mod client;
