@@ -42,6 +42,9 @@ pub enum StartError {
         /// What does not fit, and what to do.
         reason: String,
     },
+    /// No key for TLS between nodes could be made.
+    #[error("no certificate for TLS between nodes could be made: {0}")]
+    Tls(String),
     /// Another node cannot be of the same cluster.
     #[error("the cluster cannot be formed: {0}")]
     Forming(crate::tcp::PeerRefused),
