@@ -20,6 +20,7 @@ mod seeds;
 mod serve;
 mod serve_config;
 mod sim;
+mod sources;
 mod sql;
 mod status;
 mod verify;

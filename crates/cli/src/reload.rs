@@ -5,90 +5,19 @@
 //! a moment before its key.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use highwater_http::{TlsIdentity, Tokens};
-use highwater_node::{Secret, Secrets};
+use highwater_node::Secrets;
 
-use crate::secret_files::{bytes, exposed, lines, tokens};
+use crate::secret_files::exposed;
+use crate::sources::{Part, Sources};
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(2);
-
-/// Where all of it comes from. Tokens from several places add up.
-#[derive(Debug, Default)]
-pub(crate) struct Sources {
-    pub(crate) tokens: Vec<String>,
-    pub(crate) read_tokens: Vec<String>,
-    pub(crate) token_file: Option<PathBuf>,
-    pub(crate) read_token_file: Option<PathBuf>,
-    pub(crate) cluster_secret: Option<String>,
-    pub(crate) cluster_secret_file: Option<PathBuf>,
-    /// The certificate and its key.
-    pub(crate) tls: Option<(PathBuf, PathBuf)>,
-}
-
-/// What of them is read together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Tokens,
-    Secrets,
-    Certificate,
-}
-
-impl Part {
-    const ALL: [Part; 3] = [Part::Tokens, Part::Secrets, Part::Certificate];
-
-    fn name(self) -> &'static str {
-        match self {
-            Part::Tokens => "tokens",
-            Part::Secrets => "cluster secrets",
-            Part::Certificate => "certificate and key",
-        }
-    }
-}
-
-impl Sources {
-    /// The tokens that may do everything, and those that may read.
-    fn tokens(&self) -> anyhow::Result<(Vec<String>, Vec<String>)> {
-        let all = |given: &[String], file: &Option<PathBuf>, option: &str| {
-            if given.iter().any(|token| token.trim().is_empty()) {
-                bail!("an empty {option} would let everybody in");
-            }
-            Ok([given.to_vec(), file.as_deref().map(tokens).transpose()?.unwrap_or_default()].concat())
-        };
-        let full = all(&self.tokens, &self.token_file, "--token")?;
-        Ok((full, all(&self.read_tokens, &self.read_token_file, "--read-token")?))
-    }
-
-    /// The cluster's secrets, the one to prove by first; none if none is configured.
-    fn secrets(&self) -> anyhow::Result<Vec<Secret>> {
-        let Some(path) = &self.cluster_secret_file else {
-            return Ok(self.cluster_secret.iter().map(|text| Secret::parse(text)).collect::<Result<_, _>>()?);
-        };
-        if self.cluster_secret.is_some() {
-            bail!("--cluster-secret and --cluster-secret-file are both given: give one, the file if in doubt");
-        }
-        let numbered = lines(path, "cluster secrets")?.into_iter().zip(1..);
-        let parsed = numbered.map(|(text, number)| {
-            Secret::parse(&text).with_context(|| format!("secret {number} of the file {}", path.display()))
-        });
-        parsed.collect()
-    }
-
-    /// The files of that part that hold secrets, and those that do not.
-    fn files(&self, part: Part) -> (Vec<&Path>, Option<&Path>) {
-        let (certificate, key) = self.tls.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path())).unzip();
-        match part {
-            Part::Tokens => (self.token_file.iter().chain(&self.read_token_file).map(PathBuf::as_path).collect(), None),
-            Part::Secrets => (self.cluster_secret_file.iter().map(PathBuf::as_path).collect(), None),
-            Part::Certificate => (key.into_iter().collect(), certificate),
-        }
-    }
-}
 
 /// What a file was like when it was looked at, as far as that tells whether it has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,15 +78,12 @@ impl Reload {
         let (full, read) = sources.tokens()?;
         let secrets = sources.secrets()?;
         let secrets = if secrets.is_empty() { None } else { Some(Secrets::new(secrets)?) };
-        let tls = sources.tls.as_ref().map(|(cert, key)| {
-            let (certificate, private) = (bytes(cert, "the certificate")?, bytes(key, "its key")?);
-            TlsIdentity::read(&certificate, &private)
-                .with_context(|| format!("{} with the key {}", cert.display(), key.display()))
-        });
+        let tls = sources.certificate()?.map(|(certificate, key)| TlsIdentity::read(&certificate, &key));
+        let tls = tls.transpose().with_context(|| sources.certificate_files())?;
         for part in Part::ALL {
             sources.files(part).0.into_iter().filter_map(exposed).for_each(|warning| tracing::warn!("{warning}"));
         }
-        Ok(Reload { tokens: Tokens::new(full, read), secrets, tls: tls.transpose()?, sources, seen })
+        Ok(Reload { tokens: Tokens::new(full, read), secrets, tls, sources, seen })
     }
 
     /// Whether clients must show a token.
@@ -226,17 +152,18 @@ impl Reload {
 
     /// Reads a part and puts it in the place of the present one. Returns whether it is another.
     fn replace(&self, part: Part) -> anyhow::Result<bool> {
-        match (part, &self.secrets, &self.tls, &self.sources.tls) {
+        match (part, &self.secrets, &self.tls) {
             (Part::Tokens, ..) => {
                 let (full, read) = self.sources.tokens()?;
                 Ok(self.tokens.replace(full, read))
             }
-            (Part::Secrets, Some(secrets), ..) => Ok(secrets.replace(self.sources.secrets()?)?),
-            (Part::Certificate, _, Some(tls), Some((cert, key))) => {
-                let (certificate, private) = (bytes(cert, "the certificate")?, bytes(key, "its key")?);
-                tls.replace(&certificate, &private)
-                    .with_context(|| format!("{} with the key {}", cert.display(), key.display()))
-            }
+            (Part::Secrets, Some(secrets), _) => Ok(secrets.replace(self.sources.secrets()?)?),
+            (Part::Certificate, _, Some(tls)) => match self.sources.certificate()? {
+                Some((certificate, key)) => {
+                    tls.replace(&certificate, &key).with_context(|| self.sources.certificate_files())
+                }
+                None => Ok(false),
+            },
             (Part::Secrets | Part::Certificate, ..) => Ok(false),
         }
     }
@@ -250,6 +177,7 @@ fn stamps(sources: &Sources, part: Part) -> Vec<Option<Stamp>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwater_node::Secret;
 
     fn secret(last: char) -> String {
         format!("0123456789abcdefghijkl{last}")
@@ -293,5 +221,32 @@ mod tests {
         let sources =
             Sources { cluster_secret: Some(secret('a')), cluster_secret_file: Some("x".into()), ..Sources::default() };
         assert!(Reload::read(sources).err().expect("refused").to_string().contains("both given"));
+    }
+
+    #[test]
+    fn a_certificate_changes_once_its_key_has_come() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (cert, key) = (folder.path().join("cert"), folder.path().join("key"));
+        let make = || {
+            let made = rcgen::generate_simple_self_signed(["db.example".to_string()]).expect("a certificate");
+            (made.cert.pem(), made.signing_key.serialize_pem())
+        };
+        let (old, new) = (make(), make());
+        std::fs::write(&cert, &old.0).and_then(|()| std::fs::write(&key, &old.1)).expect("files");
+        let sources = Sources { tls: Some((cert.clone(), key.clone())), ..Sources::default() };
+        let mut reload = Reload::read(sources).expect("a certificate");
+        let failure = |reload: &Reload| reload.seen[Part::Certificate as usize].failure.clone();
+        let present = |reload: &Reload, pair: &(String, String)| {
+            let tls = reload.tls.as_ref().expect("one is configured");
+            tls.replace(pair.0.as_bytes(), pair.1.as_bytes()) == Ok(false)
+        };
+        std::fs::write(&cert, &new.0).expect("a file");
+        reload.look(false);
+        assert!(failure(&reload).is_some_and(|reason| reason.contains("do not belong together")));
+        assert!(present(&reload, &old));
+        std::fs::write(&key, &new.1).expect("a file");
+        reload.look(false);
+        assert_eq!(failure(&reload), None);
+        assert!(present(&reload, &new));
     }
 }

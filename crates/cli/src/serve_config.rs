@@ -11,8 +11,9 @@ use serde::Deserialize;
 
 use crate::args::ServeArgs;
 use crate::process;
-use crate::reload::{Reload, Sources};
+use crate::reload::Reload;
 use crate::secret_files::exposed;
+use crate::sources::Sources;
 
 /// Why tokens do not help where nodes let everybody in.
 pub(crate) const TOKENS_WITHOUT_SECRET: &str = "tokens are configured, and the cluster has several nodes, but no cluster secret: tokens would protect nothing, since whoever reaches the port could pose as a node and be sent everything. Make one with `highwater secret`, and give its file to every node with --cluster-secret-file";

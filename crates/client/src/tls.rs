@@ -81,9 +81,11 @@ pub(crate) fn name(authority: &str) -> Result<ServerName<'static>, IoError> {
 pub fn explain(authority: &str, error: &IoError) -> Option<String> {
     let rustls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())?;
     Some(match rustls {
-        // Whatever is no TLS is read as a record of a wrong type, version or length.
-        rustls::Error::InvalidMessage(_) => {
-            format!("the node at {authority} does not speak TLS: use http://{authority}")
+        // Whatever is no TLS is read as a record of a wrong type, version or length. A node may speak TLS on that port with other nodes alone, who name their
+        // protocol; this client, which names none, is then refused for that.
+        rustls::Error::InvalidMessage(_)
+        | rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol) => {
+            format!("the node at {authority} does not speak TLS with clients: use http://{authority}")
         }
         rustls::Error::InvalidCertificate(reason) => format!(
             "the certificate of the node at {authority} is not trusted: {reason}; give the certificate that it leads to with --ca, or the name that it has with --url"

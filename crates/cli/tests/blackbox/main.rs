@@ -16,6 +16,7 @@ mod http;
 mod hygiene;
 mod libsql;
 mod node;
+mod over_tls;
 mod slt;
 mod sqllogictest;
 mod visibility;
