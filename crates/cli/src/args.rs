@@ -70,7 +70,7 @@ pub(crate) struct ServeArgs {
     /// The data folder, made if there is none [default: ./highwater-data].
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
-    /// The address to listen on [default: 127.0.0.1:8080]. Any but loopback needs --token and --cluster-secret.
+    /// The address to listen on [default: 127.0.0.1:8080]. Any but loopback needs tokens and a cluster secret.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// The node's id [default: what the folder says; 1 for a new folder].

@@ -192,6 +192,56 @@ fn secrets_are_random_and_weak_ones_are_refused() {
 }
 
 #[test]
+fn the_secret_of_a_cluster_changes_while_it_runs() {
+    let folder = TempDir::new().expect("a folder");
+    let (old, new) = (secret(), secret());
+    let addresses = [free_address(), free_address(), free_address()];
+    let peers: Vec<String> = (1..).zip(addresses).map(|(id, address)| format!("{id}={address}")).collect();
+    let file = |id: usize| folder.path().join(format!("secret-{id}"));
+    let launch = |(at, address)| {
+        let id: usize = at + 1;
+        write(&file(id), &old, 0o600);
+        let (number, path) = (id.to_string(), file(id).display().to_string());
+        let arguments = ["--id", &number, "--peers", &peers.join(","), "--cluster-secret-file", &path, "--token", "t"];
+        let arguments = [&arguments[..], &["--log", "warn,highwater=info"]].concat();
+        Node::launch(TempDir::new().expect("a folder"), address, &arguments)
+    };
+    let mut nodes: Vec<Node> = addresses.into_iter().enumerate().map(launch).collect();
+    let create = |node: &Node, table: &str| {
+        let body = json!({"sql": format!("CREATE TABLE {table} (a)")}).to_string();
+        let headers = [("authorization", "Bearer t"), ("content-type", "application/json")];
+        let answer = Connection::open(node.address()).request("POST", "/db/main/sql", &headers, body.as_bytes());
+        assert_eq!(answer.status, 200, "{table}: {:?}", String::from_utf8_lossy(&answer.body));
+    };
+    nodes.iter_mut().for_each(Node::wait_until_ready);
+    create(&nodes[0], "before");
+    let rounds = [format!("{old}\n{new}\n"), format!("{new}\n{old}\n"), format!("{new}\n")];
+    for (round, content) in rounds.iter().enumerate() {
+        for (at, node) in nodes.iter().enumerate() {
+            write(&folder.path().join("new"), content, 0o600);
+            std::fs::rename(folder.path().join("new"), file(at + 1)).expect("a new file");
+            node.signal("HUP");
+            let read = || node.log().matches("the cluster secrets were read again and have changed").count() > round;
+            wait_until("the new list is read", node, read);
+            create(node, &format!("round_{round}_{at}"));
+        }
+    }
+    // Who still proves itself by the old secret alone is not let in any more.
+    nodes[2].stop();
+    write(&file(3), &old, 0o600);
+    nodes[2].launch_again();
+    create(&nodes[0], "without_the_third");
+    let refused = || nodes.iter().any(|node| node.log().contains("give all nodes the same"));
+    wait_until("the old secret is refused", &nodes[2], refused);
+    let ready = Connection::open(nodes[2].address()).request("GET", "/ready", &[], b"").status;
+    assert_eq!(ready, 503, "{}", nodes[2].log());
+    write(&file(3), &new, 0o600);
+    nodes[2].signal("HUP");
+    nodes[2].wait_until_ready();
+    create(&nodes[2], "with_the_third");
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_before_anything_is_touched() {
     let peers = format!("1={},2={},3={}", free_address(), free_address(), free_address());
     let refused = refusal(&["--id", "1", "--peers", &peers, "--token", "t"]);
