@@ -3,6 +3,8 @@
 //! Every request takes the same way: who asks ([`Tokens`]), how much ([`Limits`]), what must be waited for before SQL reads, SQL on a thread that may
 //! block, and what must be waited for before the answer leaves. The last is where nothing uncommitted gets out.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod app;
 mod body;
