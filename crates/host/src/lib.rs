@@ -8,6 +8,7 @@ mod coordinate;
 mod databases;
 mod form;
 mod host;
+mod judge;
 mod metadata;
 mod older_copy;
 mod registration;

@@ -81,6 +81,34 @@ pub enum StartError {
         /// What is wrong.
         reason: String,
     },
+    /// A start cannot be taken into a folder.
+    #[error("no start can be taken into {folder}: {reason}")]
+    Adopt {
+        /// The folder.
+        folder: PathBuf,
+        /// What was found, and what to do.
+        reason: String,
+    },
+    /// The folder was started as often as folders can be.
+    #[error(
+        "{folder} was started {starts} times, and a node of a cluster can be started {most} times; write its databases out with `highwater log replay` and import them into a new cluster"
+    )]
+    StartsExhausted {
+        /// The folder.
+        folder: PathBuf,
+        /// How often.
+        starts: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// An address that other nodes would refuse.
+    #[error(
+        "an address has at most 255 printable bytes, and the one to be told to others has {found}; give a shorter one"
+    )]
+    Address {
+        /// How many bytes it has.
+        found: usize,
+    },
     /// The operating system refused.
     #[error("{what}: {error}")]
     Io {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod check;
 pub mod codec;
 pub mod epochs;
 pub mod hard_state;
@@ -16,6 +17,7 @@ mod varint;
 #[cfg(test)]
 mod fuzz_tests;
 
+pub use check::{Unfit, check};
 pub use epochs::LogShape;
 pub use hard_state::HardState;
 pub use ids::{

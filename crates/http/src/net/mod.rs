@@ -17,6 +17,7 @@ mod serve;
 mod table;
 mod watched;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -58,8 +59,12 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 const SWEEP: Duration = Duration::from_millis(500);
 /// Nodes that have not proven themselves yet, at one time.
 const UNPROVEN_MAX: usize = 64;
-/// How often a refused node is logged.
+/// How often the same kind of refusal is logged...
 const SAY_AGAIN: Duration = Duration::from_secs(60);
+/// ...where a kind is how the reason begins, numbers left out...
+const REASON_KIND_CHARS: usize = 24;
+/// ...and there are no more kinds than this in a minute.
+const REASON_KINDS_MAX: usize = 32;
 
 /// How long clients' connections may do nothing.
 const CLIENT_WAITS: Waits = Waits {
@@ -99,7 +104,8 @@ struct Shared {
     unproven: Arc<Connections>,
     forwarders: Arc<Connections>,
     serving: watch::Sender<Option<Serving>>,
-    said: Mutex<Option<(Instant, u64)>>,
+    /// By how a reason begins, when it was last logged and how often it came since.
+    said: Mutex<BTreeMap<String, (Instant, u64)>>,
 }
 
 impl Port {
@@ -330,15 +336,23 @@ impl Shared {
         serve(stream, place, from, serving).await;
     }
 
-    /// Logs once a minute that somebody was not let in among the nodes, and how often.
+    /// Logs that somebody was not let in among the nodes: once a minute for each kind of reason, with how often it came.
     fn refused(&self, from: SocketAddr, reason: &PeerRefused) {
         let now = Instant::now();
+        let text = reason.to_string();
+        let kind: String = text.chars().filter(|c| !c.is_ascii_digit()).take(REASON_KIND_CHARS).collect();
         let mut said = self.said.lock().expect("no holder of this lock panics");
-        let (at, times) = said.get_or_insert((now, 0));
+        if !said.contains_key(&kind) && said.len() >= REASON_KINDS_MAX {
+            said.retain(|_, (at, _)| now.duration_since(*at) < SAY_AGAIN);
+            if said.len() >= REASON_KINDS_MAX {
+                return;
+            }
+        }
+        let (at, times) = said.entry(kind).or_insert((now, 0));
         *times += 1;
         if *times == 1 || now.duration_since(*at) >= SAY_AGAIN {
-            tracing::warn!(%from, %reason, times = *times, "a connection was not let in among the nodes");
-            *said = Some((now, 1));
+            tracing::warn!(%from, reason = %text, times = *times, "a connection was not let in among the nodes");
+            (*at, *times) = (now, 1);
         }
     }
 }

@@ -155,8 +155,12 @@ impl Door {
         let door = self.clone();
         let spawned = std::thread::Builder::new().name("from-node".into()).spawn(move || {
             let node = proven.node();
-            if let Err(error) = door.serve(Accepted::new(stream, tls), &proven, received) {
-                tracing::warn!(node = node.0, reason = %error, "a node's connection was given up");
+            match door.serve(Accepted::new(stream, tls), &proven, received) {
+                Ok(()) => {}
+                Err(PeerRefused::Misbehaved(unfit)) => door.inbound.refuse(node, unfit.wanted),
+                Err(error) => {
+                    tracing::warn!(node = node.0, reason = %error, "a node's connection was given up");
+                }
             }
         });
         if let Err(error) = spawned {
@@ -204,7 +208,7 @@ impl Door {
     }
 }
 
-/// A message is of the node, the log and the process start that the connection was introduced by.
+/// A message is one that an honest node may send, of the node, the log and the process start that the connection was introduced by.
 fn check(envelope: &Envelope, proven: &Proven) -> Result<(), PeerRefused> {
     let hello = &proven.hello;
     let said = PeerId { node: hello.node, log: hello.log };
@@ -214,7 +218,7 @@ fn check(envelope: &Envelope, proven: &Proven) -> Result<(), PeerRefused> {
             found: format!("{:?} in {:?}", envelope.sender.peer, envelope.sender.incarnation),
         });
     }
-    Ok(())
+    highwater_wire::check(envelope).map_err(PeerRefused::Misbehaved)
 }
 
 /// Since when the rest of a frame is waited for.

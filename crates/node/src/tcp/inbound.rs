@@ -22,7 +22,8 @@ pub(crate) struct Inbound {
 struct Table {
     next: u64,
     sockets: BTreeMap<(NodeId, u64), TcpStream>,
-    said: BTreeMap<NodeId, (Instant, u64)>,
+    /// When each reason was last logged of a node, and how often it came since. Reasons are a fixed number of texts.
+    said: BTreeMap<(NodeId, String), (Instant, u64)>,
 }
 
 /// Keeps a connection listed for as long as it is served.
@@ -59,14 +60,14 @@ impl Inbound {
             end(socket);
         }
         let now = Instant::now();
-        let (said, times) = table.said.entry(node).or_insert((now, 0));
+        let (said, times) = table.said.entry((node, reason.to_owned())).or_insert((now, 0));
         *times += 1;
         if *times == 1 || now.duration_since(*said) >= SAY_AGAIN {
             tracing::warn!(
                 node = node.0,
                 reason,
                 times = *times,
-                "a node sent what no healthy node sends: its connections are ended"
+                "a node sent what no honest node sends: its connections are ended"
             );
             (*said, *times) = (now, 1);
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use highwater_wire::codec::{CodecError, Hello, VERSION_MAX, VERSION_MIN};
-use highwater_wire::{Incarnation, NodeId, PeerId};
+use highwater_wire::{Incarnation, NodeId, PeerId, Unfit};
 use sha2::{Digest, Sha256};
 
 use crate::secret::{Secret, Secrets};
@@ -110,14 +110,9 @@ pub enum PeerRefused {
         /// Whom the message names.
         found: String,
     },
-    /// A message that no healthy node sends.
-    #[error("node {node} sent what no healthy node sends: {reason}")]
-    Misbehaved {
-        /// The sender.
-        node: NodeId,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// A message that no honest node sends.
+    #[error("no honest node sends that: {0}")]
+    Misbehaved(Unfit),
     /// The secret by which the connection was proven is accepted no longer.
     #[error("the cluster secret that proved this connection was replaced")]
     SecretReplaced,

@@ -65,6 +65,10 @@ impl Peers for TcpPeers {
             None => tracing::debug!(%to, "dropped a message: no address is known for that node"),
         }
     }
+
+    fn refuse(&mut self, node: NodeId, reason: &str) {
+        self.inbound.refuse(node, reason);
+    }
 }
 
 /// What an envelope weighs in a queue: its batches, and an allowance for the rest.
