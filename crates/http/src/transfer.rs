@@ -58,6 +58,11 @@ impl HttpBody for Pieces {
     }
 }
 
+/// A copy may take long.
+fn far() -> std::time::Instant {
+    std::time::Instant::now() + std::time::Duration::from_secs(24 * 3600)
+}
+
 /// Streams a consistent copy out, as of the offset in the header `highwater-offset`.
 pub(crate) async fn backup(
     app: &Arc<App>,
@@ -72,7 +77,7 @@ pub(crate) async fn backup(
     let scratch = Scratch(app.node.scratch_file());
     let path = scratch.0.clone();
     let offset =
-        app.blocking(Lane::Read, move || sql.backup(&path)).await?.map_err(|error| Failure::sql(error, None))?;
+        app.blocking(Lane::Read, move || sql.backup(&path, far())).await?.map_err(|error| Failure::sql(error, None))?;
     let length = std::fs::metadata(&scratch.0).map_err(|error| internal("cannot look at", &scratch.0, error))?.len();
     let mut file = std::fs::File::open(&scratch.0).map_err(|error| internal("cannot open", &scratch.0, error))?;
     let (pieces, body) = mpsc::channel(4);
@@ -129,7 +134,7 @@ pub(crate) async fn import(
     file.flush().await.map_err(failed("cannot write"))?;
     drop(file);
     let path = scratch.0.clone();
-    let answer = app.blocking(Lane::Write, move || sql.import(&path)).await?;
+    let answer = app.blocking(Lane::Write, move || sql.import(&path, far())).await?;
     let position = match answer.hold {
         Some(hold) => settle(&db, hold, options.ack, options.ack_wait()).await?,
         None => position(&db, answer.seen),

@@ -10,9 +10,10 @@ use rusqlite::ffi;
 use crate::api::SqlError;
 use crate::capture::Capture;
 use crate::classify::{self, Class, Facts};
-use crate::error::{error, from_failure};
+use crate::error::error;
 use crate::ffi::{BUSY_TIMEOUT_MS, Conn, Failure, Hooks, Location, OpenMode, Stmt};
 use crate::options::Options;
+use crate::run::interrupted;
 use crate::text;
 
 /// Clients' statements kept for each connection, as for our own.
@@ -174,7 +175,7 @@ impl Client {
         }
         let (stmt, used) = prepared.map_err(|failure| match &facts.refused {
             Some(reason) => error("SQLITE_AUTH", reason.clone()),
-            None => from_failure(failure),
+            None => interrupted(self, failure),
         })?;
         let Some(stmt) = stmt else { return Ok((None, used)) };
         let class = classify::classify(&sent[..used], &facts, stmt.readonly(), stmt.is_explain())

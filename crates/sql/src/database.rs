@@ -8,11 +8,12 @@ use std::time::Instant;
 use highwater_log::FileIo;
 use highwater_wire::{Epoch, Offset};
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, Proposer, SqlError};
 use crate::apply::Applier;
 use crate::client::Client;
 use crate::core::{Core, Frame};
-use crate::error::{MachineError, OpenError, error, from_failure};
+use crate::error::{MachineError, OpenError, cancelled, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
 use crate::folder::Folder;
 use crate::mend;
@@ -126,9 +127,11 @@ impl Database {
         self.token.failed()
     }
 
-    /// Takes the writer's token for a client, which must lead.
-    pub(crate) fn acquire(&self, until: Instant) -> Result<Held, SqlError> {
-        let held = self.token.acquire(until, Some(&self.stop)).map_err(|denied| match denied {
+    /// Takes the writer's token for a client, which must lead. It is waited for as long as the allowance and the options say.
+    pub(crate) fn acquire(&self, allowance: &Allowance) -> Result<Held, SqlError> {
+        let allowance = allowance.until(Instant::now() + self.options.writer_wait);
+        let held = self.token.acquire(&allowance, Some(&self.stop)).map_err(|denied| match denied {
+            Denied::Cancelled => cancelled(),
             Denied::TimedOut => error(
                 "TRANSACTION_BUSY",
                 "another transaction held the writer for as long as this one could wait; it had no effect, try again",
@@ -146,7 +149,7 @@ impl Database {
 
     /// Takes the writer's token for a procedure of the machine's own.
     pub(crate) fn acquire_machine(&self, until: Instant) -> Result<Held, MachineError> {
-        let held = self.token.acquire(until, None).map_err(|_| {
+        let held = self.token.acquire(&until.into(), None).map_err(|_| {
             MachineError::Failed(
                 "the writer did not become free: a request neither ends nor can be interrupted".to_string(),
             )
@@ -170,13 +173,18 @@ impl Database {
     }
 
     /// Begins a read transaction on a connection that sees the newest published state, and tells which that is.
-    pub(crate) fn begin_at_published(&self, client: &Client) -> Result<(Option<Epoch>, Offset), SqlError> {
-        let until = Instant::now() + self.options.publish_wait;
-        let stop = || self.stop.load(Ordering::Acquire);
+    pub(crate) fn begin_at_published(
+        &self,
+        client: &Client,
+        allowance: &Allowance,
+    ) -> Result<(Option<Epoch>, Offset), SqlError> {
+        let until = allowance.deadline.min(Instant::now() + self.options.publish_wait);
+        let stop = || self.stop.load(Ordering::Acquire) || allowance.cancel.is_cancelled();
         let mut passed: Option<State> = None;
         loop {
             let Some(state) = self.snapshots.newest(passed.as_ref(), until, &stop) else {
                 return Err(match passed {
+                    _ if allowance.cancel.is_cancelled() => cancelled(),
                     None => error(
                         "NOT_READY",
                         "this replica does not know yet what is committed, so there is nothing it may show: try again",
@@ -186,14 +194,14 @@ impl Database {
                     }
                 });
             };
-            client.hooks().internally(|| client.run("BEGIN", |_| Ok(()))).map_err(from_failure)?;
+            client.hooks().undisturbed(|| client.run("BEGIN", |_| Ok(()))).map_err(from_failure)?;
             match state.snapshot.open(client) {
                 Ok(()) => {
                     client.refresh().map_err(from_failure)?;
                     return Ok((state.epoch, state.end));
                 }
                 Err(failure) => {
-                    client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+                    client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
                     // A checkpoint passed this state between the choice and the opening; when it ends there is a newer one.
                     if failure.code != SNAPSHOT_GONE {
                         return Err(from_failure(failure));
@@ -207,7 +215,7 @@ impl Database {
     /// Runs something on a reading connection at the newest published state.
     pub(crate) fn read<T>(
         &self,
-        deadline: Instant,
+        allowance: &Allowance,
         run: impl FnOnce(&Client, (Option<Epoch>, Offset)) -> Result<T, SqlError>,
     ) -> Answer<Result<T, SqlError>> {
         let outcome = self.enter().and_then(|_gate| {
@@ -216,11 +224,11 @@ impl Database {
                 Some(client) => client,
                 None => self.open_shared().map_err(from_failure)?,
             };
-            client.hooks().deadline.set(Some(deadline));
-            let seen = self.begin_at_published(&client)?;
+            client.hooks().allow(allowance);
+            let seen = self.begin_at_published(&client, allowance)?;
             let result = run(&client, seen);
-            client.hooks().deadline.set(None);
-            let ended = client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(())));
+            client.hooks().end_allowance();
+            let ended = client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(())));
             if ended.is_ok() && client.autocommit() {
                 let mut readers = self.readers.lock().expect("nothing under this lock panics");
                 if readers.len() < READERS_KEPT {

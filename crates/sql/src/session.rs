@@ -1,9 +1,11 @@
 //! A stream as clients know it: one logical connection, and what may be asked of it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use highwater_wire::{Epoch, Offset};
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, BatchStep, Column, Condition, Description, Hold, ResultSet, SqlError, Statement};
 use crate::database::Database;
 use crate::error::error;
@@ -19,6 +21,8 @@ use crate::text;
 pub struct Session {
     database: Arc<Database>,
     stream: Arc<Mutex<Stream>>,
+    /// What is allowed to whatever is asked next.
+    allowance: Mutex<Option<Allowance>>,
 }
 
 impl Database {
@@ -28,7 +32,7 @@ impl Database {
         let mut streams = self.streams.lock().expect("nothing under this lock panics");
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
-        Session { database: self.clone(), stream }
+        Session { database: self.clone(), stream, allowance: Mutex::new(None) }
     }
 }
 
@@ -37,13 +41,25 @@ impl Session {
         lock(&self.stream)
     }
 
+    fn asked(&self) -> Asked<'_> {
+        let allowance = self.allowance.lock().expect("nothing under this lock panics").clone();
+        let allowance = allowance.unwrap_or_else(|| (Instant::now() + self.database.options.statement_max).into());
+        Asked { database: &self.database, stream: &self.stream, writes_follow: false, allowance }
+    }
+
+    /// Allows so much to everything that is asked from now on, until the next call. Each statement has the time that the stream's own limits leave it, and no
+    /// more than the allowance does. A transaction whose statement was interrupted is rolled back; one that is merely open stays so.
+    pub fn allow(&self, allowance: impl Into<Allowance>) {
+        *self.allowance.lock().expect("nothing under this lock panics") = Some(allowance.into());
+    }
+
     fn with<T>(
         &self,
         run: impl FnOnce(&mut Stream, &Asked<'_>) -> Answer<Result<T, SqlError>>,
     ) -> Answer<Result<T, SqlError>> {
         match self.database.enter() {
             Ok(_gate) => {
-                let asked = Asked { database: &self.database, stream: &self.stream, writes_follow: false };
+                let asked = self.asked();
                 run(&mut self.lock(), &asked)
             }
             Err(failed) => Answer { result: Err(failed), hold: None, seen: (None, 0) },
@@ -77,7 +93,7 @@ impl Session {
                 continue;
             }
             let writes_follow = last_write.is_some_and(|last| last > at);
-            let asked = Asked { database: &self.database, stream: &self.stream, writes_follow };
+            let asked = Asked { writes_follow, ..self.asked() };
             let answer = stream.execute(&asked, &step.statement);
             together.add(answer.hold, answer.seen);
             results.push(Some(answer.result));
@@ -104,7 +120,7 @@ impl Session {
     /// Tells about a statement without running it. What it tells is committed, or is of the stream's own transaction.
     pub fn describe(&self, sql: &str) -> Result<Description, SqlError> {
         let _gate = self.database.enter()?;
-        let asked = Asked { database: &self.database, stream: &self.stream, writes_follow: false };
+        let asked = self.asked();
         self.lock().describe(&asked, sql)
     }
 

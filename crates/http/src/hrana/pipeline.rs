@@ -277,7 +277,8 @@ fn may_run(stream: &Stream, statements: &[Statement]) -> Result<(), SqlError> {
         let upper = statement.sql.to_ascii_uppercase();
         let takes_writer = upper.contains("IMMEDIATE") || upper.contains("EXCLUSIVE");
         let sql = stream.db.sql().map_err(|reason| Failure::from(reason).into_sql_error())?;
-        let reads = bracket && !takes_writer || sql.is_read_only(std::slice::from_ref(statement));
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let reads = bracket && !takes_writer || sql.read_only(std::slice::from_ref(statement), until)?;
         if !reads {
             return may_write(stream, "this statement");
         }

@@ -526,6 +526,7 @@ mod tests {
             rows: vec![vec![Value::Integer(1)], vec![Value::Real(0.5)]],
             affected: 0,
             last_insert_rowid: 7,
+            ..ResultSet::default()
         };
         let error = SqlError { code: "SQLITE_CONSTRAINT".into(), message: "no".into(), offset: None };
         let response = PipelineResponse {

@@ -7,6 +7,7 @@ mod conn;
 mod hooks;
 mod snapshot;
 mod stmt;
+pub(crate) mod watchdog;
 
 pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
 pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
