@@ -10,7 +10,7 @@ use rusqlite::ffi;
 use crate::api::SqlError;
 use crate::capture::Capture;
 use crate::classify::{self, Class, Facts};
-use crate::error::error;
+use crate::error::{error, from_failure};
 use crate::ffi::{BUSY_TIMEOUT_MS, Conn, Failure, Hooks, Location, OpenMode, Stmt};
 use crate::options::Options;
 use crate::run::interrupted;
@@ -177,6 +177,10 @@ impl Client {
             Some(reason) => error("SQLITE_AUTH", reason.clone()),
             None => interrupted(self, failure),
         })?;
+        if facts.pragma.as_ref().is_some_and(|(name, argument)| name == "case_sensitive_like" && argument.is_some()) {
+            // It has taken effect by being prepared.
+            self.keep_like().map_err(from_failure)?;
+        }
         let Some(stmt) = stmt else { return Ok((None, used)) };
         let class = classify::classify(&sent[..used], &facts, stmt.readonly(), stmt.is_explain())
             .map_err(|reason| error("SQLITE_AUTH", reason))?;

@@ -17,6 +17,7 @@ mod database;
 mod error;
 mod ffi;
 mod folder;
+mod functions;
 mod hash;
 mod import;
 mod keys;

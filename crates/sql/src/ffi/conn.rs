@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 
 use rusqlite::ffi;
 
+use super::functions;
 use super::hooks::{self, Hooks};
 use super::stmt::{Step, Stmt};
 
@@ -127,8 +128,17 @@ impl Conn {
             return Err(conn.failure(code));
         }
         // SAFETY: the context is freed only after the handle is closed (see `shut`), so the pointers that SQLite keeps stay valid.
-        unsafe { hooks::install(conn.db, conn.hooks) };
+        unsafe {
+            hooks::install(conn.db, conn.hooks);
+            conn.hooks().internally(|| functions::install(&conn, conn.hooks))?;
+        }
         Ok(conn)
+    }
+
+    /// Puts our LIKE in place of SQLite's own, which `PRAGMA case_sensitive_like` has put in place of ours, and keeps what it says.
+    pub(crate) fn keep_like(&self) -> Result<(), Failure> {
+        // SAFETY: the context is freed only after the handle is closed.
+        self.hooks().undisturbed(|| unsafe { functions::install_like_as_it_is(self, self.hooks) })
     }
 
     /// What the hooks of this connection share with it.

@@ -4,6 +4,7 @@
 //! that the connection owns in a box and that outlives it; no connection is used by two threads at a time (it is `Send`, not `Sync`).
 
 mod conn;
+mod functions;
 mod hooks;
 mod snapshot;
 mod stmt;
