@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::app::App;
 
 /// Names the node that forwarded a request.
-const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
+pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
 /// Marks an answer that says that nothing was done: whoever leads by then is to be asked.
 pub(super) const DECLINED: HeaderName = HeaderName::from_static("highwater-declined");
 const CONNECT_WAIT: Duration = Duration::from_millis(500);
