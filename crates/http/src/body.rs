@@ -38,6 +38,11 @@ impl Incoming {
         Incoming { body, begun: Instant::now(), seen: 0 }
     }
 
+    /// Reads what is left and throws it away, up to the bound for that: the request was refused.
+    pub(crate) async fn discard(&mut self) {
+        while self.seen <= DISCARD_MAX_BYTES && matches!(self.next().await, Ok(Some(_))) {}
+    }
+
     /// The next piece; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde_json::json;
@@ -21,15 +20,16 @@ use crate::work::Lane;
 /// Room for a file on its way in is taken in steps of so many bytes.
 const STEP_BYTES: u64 = 16 << 20;
 
-/// Takes the file in the body.
+/// Takes the file in the body. After a refusal what is left of the body is still to be read: see [`Incoming::discard`].
 pub(crate) async fn import(
     app: &Arc<App>,
     name: &str,
     party: &Party,
     query: Option<&str>,
     headers: &HeaderMap,
-    body: Body,
+    incoming: &mut Incoming,
 ) -> Result<Response, Failure> {
+    party.access.full()?;
     let _place = app.imports.take(party, 1)?;
     let db = app.database(name)?;
     let options = RequestOptions::parse(query, headers)?;
@@ -42,7 +42,6 @@ pub(crate) async fn import(
     };
     let (made, written) = (said("cannot make"), said("cannot write"));
     let mut file = tokio::fs::File::create(&scratch.path).await.map_err(made)?;
-    let mut incoming = Incoming::new(body);
     let mut taken: u64 = 0;
     while let Some(piece) = incoming.next().await? {
         taken += piece.len() as u64;

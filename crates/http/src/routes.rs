@@ -223,11 +223,12 @@ async fn serve_import(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let result = async {
-        party.access.full()?;
-        import::import(&app, &name, &party, query.as_deref(), &parts.headers, body).await
-    };
-    let result = result.await;
+    let mut incoming = body::Incoming::new(body);
+    let result = import::import(&app, &name, &party, query.as_deref(), &parts.headers, &mut incoming).await;
+    if result.is_err() {
+        // A client that sends all of it before it reads would never see the refusal.
+        incoming.discard().await;
+    }
     app.metrics.count("import", result.is_err());
     result.unwrap_or_else(Failure::plain)
 }

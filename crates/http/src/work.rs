@@ -190,19 +190,30 @@ impl App {
         lane: Lane,
         work: impl FnOnce(&Work) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let place = self.lanes.of(lane).wait_for_one(party).await;
-        let statement = self.limits.statement;
-        let state =
-            State { until: Instant::now() + statement, ended: false, cut_off: false, place: Some(place), spare: None };
-        let job = Arc::new(Job(Mutex::new(state)));
+        self.lanes.run(party, lane, (self.answers.of(party), self.limits.statement), work).await
+    }
+}
+
+impl Lanes {
+    /// As [`App::blocking`]; results take room from `room`, and a statement has the time `statement`.
+    async fn run<T: Send + 'static>(
+        &self,
+        party: &Party,
+        lane: Lane,
+        (room, statement): (Arc<dyn ResultRoom>, Duration),
+        work: impl FnOnce(&Work) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let place = Some(self.of(lane).wait_for_one(party).await);
+        let until = Instant::now() + statement;
+        let job = Arc::new(Job(Mutex::new(State { until, ended: false, cut_off: false, place, spare: None })));
         let cancel = Cancel::default();
-        let context = Work { job: job.clone(), cancel: cancel.clone(), room: self.answers.of(party), statement };
-        let ending = Ending(job.clone(), self.lanes.cut_off.clone());
+        let context = Work { job: job.clone(), cancel: cancel.clone(), room, statement };
+        let ending = Ending(job.clone(), self.cut_off.clone());
         let handle = tokio::task::spawn_blocking(move || {
             let _ending = ending;
             work(&context)
         });
-        let mut waiting = Waiting { handle: Some(handle), cancel, job, cut_off: self.lanes.cut_off.clone() };
+        let mut waiting = Waiting { handle: Some(handle), cancel, job, cut_off: self.cut_off.clone() };
         loop {
             let until = waiting.job.state().until;
             let handle = waiting.handle.as_mut().expect("it is taken only when this ends");
@@ -214,9 +225,12 @@ impl App {
                 // The next statement began meanwhile, with a time of its own.
                 Err(_) if waiting.job.state().until > until => {}
                 Err(_) => {
-                    if waiting.job.cut_off(&self.lanes.cut_off) {
+                    if waiting.job.cut_off(&self.cut_off) {
                         return Err(cut_off(lane));
                     }
+                    // It ended just now.
+                    let handle = waiting.handle.take().expect("it is taken only when this ends");
+                    return handle.await.map_err(|error| panicked(&error));
                 }
             }
         }
@@ -239,4 +253,88 @@ fn panicked(error: &tokio::task::JoinError) -> Failure {
     tracing::error!(%error, "a request's thread panicked");
     let message = "this request met a bug of the server's, which is in its log";
     Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message).unknown_at(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::access::Access;
+    use crate::answers::AnswerRoom;
+    use crate::party::PartyId;
+
+    const PARTY: Party =
+        Party { access: Access::Full, id: PartyId::Address(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)) };
+
+    fn lanes(cut_off_threads: usize) -> Lanes {
+        Lanes::new(&Limits { threads: 1, cut_off_threads, ..Limits::default() })
+    }
+
+    fn limits(statement: Duration) -> (Arc<dyn ResultRoom>, Duration) {
+        (AnswerRoom::new(1).of(&PARTY), statement)
+    }
+
+    /// Waits for something that another thread does.
+    async fn until(done: impl Fn() -> bool) {
+        while !done() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_outlives_its_deadline_is_cut_off_and_its_place_given_to_others() {
+        let lanes = lanes(1);
+        let (end, ended) = mpsc::channel::<()>();
+        let stuck = lanes.run(&PARTY, Lane::Read, limits(Duration::ZERO), move |_| ended.recv());
+        let failure = stuck.await.expect_err("it does not end");
+        assert_eq!((failure.code.as_str(), failure.unknown), ("TRANSACTION_TIMEOUT", false));
+        assert_eq!((lanes.cut_off.now.get(), lanes.cut_off.total.get()), (1, 1));
+        let next = lanes.run(&PARTY, Lane::Read, limits(Duration::from_secs(60)), |_| 7).await;
+        assert_eq!(next.expect("the place of the one that was cut off"), 7);
+        drop(end);
+        until(|| lanes.cut_off.now.get() == 0).await;
+        assert_eq!(lanes.cut_off.total.get(), 1);
+        assert!(lanes.cut_off.spare.available_permits() == 1 && lanes.readers.taken() == 0);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_is_cut_off_is_unknown_and_keeps_its_place_where_none_is_spare() {
+        let lanes = lanes(0);
+        let (end, ended) = mpsc::channel::<()>();
+        let stuck = lanes.run(&PARTY, Lane::Write, limits(Duration::ZERO), move |_| ended.recv());
+        assert!(stuck.await.expect_err("it does not end").unknown);
+        assert_eq!(lanes.writers.taken(), 1, "its place goes with the work");
+        drop(end);
+        until(|| lanes.writers.taken() == 0).await;
+    }
+
+    #[tokio::test]
+    async fn work_whose_client_left_is_cancelled_and_keeps_its_place_until_it_ends() {
+        let lanes = lanes(1);
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let work = lanes.run(&PARTY, Lane::Read, limits(Duration::from_secs(60)), move |work| {
+            let _ = begun.send(());
+            while !work.cancelled() {
+                std::thread::yield_now();
+            }
+        });
+        tokio::select! {
+            _ = work => panic!("it ends only when it is cancelled"),
+            _ = begins => {}
+        }
+        until(|| lanes.readers.taken() == 0).await;
+        assert_eq!(lanes.cut_off.total.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn each_statement_has_a_time_of_its_own() {
+        let lanes = lanes(1);
+        let long = lanes.run(&PARTY, Lane::Read, limits(Duration::ZERO), |work| {
+            let _ = work.allow_until(Instant::now() + Duration::from_secs(60));
+            // sleep: what is shown is that this lasts longer than the first deadline and the second after it.
+            std::thread::sleep(CUT_OFF_AFTER + Duration::from_millis(300));
+        });
+        long.await.expect("it ended in time");
+    }
 }

@@ -60,9 +60,8 @@ impl Served {
         let runtime = Runtime::new().expect("a runtime");
         let config = Config::single(folder.path().join("data"));
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = runtime
-            .block_on(Server::bind(configure(ServerConfig::new(listen))))
-            .expect("loopback may be listened on");
+        let server =
+            runtime.block_on(Server::bind(configure(ServerConfig::new(listen)))).expect("loopback may be listened on");
         let address = server.address();
         let prepared = Node::prepare(config).expect("a node starts on an empty folder");
         let server = runtime.block_on(async { server.open(&prepared) }).expect("a listener can be served");
