@@ -56,7 +56,8 @@ fn timed(session: &Session, sql: &str) -> Duration {
     let outcome = session.execute(&statement(sql)).result;
     let took = begun.elapsed();
     if took > DEADLINE / 2 {
-        println!("{took:?} {sql}: {:?}", outcome.map(|_| "ended").map_err(|failed| failed.code));
+        let shown: String = sql.chars().take(90).collect();
+        println!("{took:?} {shown}: {:?}", outcome.map(|_| "ended").map_err(|failed| failed.code));
     }
     took
 }
@@ -136,7 +137,7 @@ fn no_function_runs_past_its_deadline() {
                 _ => {
                     for first in ["long", "array", "object", "format", "blob"] {
                         for rest in ["'$[#-1]'", "'$.zz'", "long", "'+1 day'", "array", "object"] {
-                            for many in [1, 2, 6, 60, 126, 125] {
+                            for many in [1, 7, 126] {
                                 let mut arguments = vec![first];
                                 arguments.extend(std::iter::repeat_n(rest, many));
                                 try_it(&function, &arguments);

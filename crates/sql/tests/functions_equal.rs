@@ -9,8 +9,10 @@ use proptest::test_runner::{Config, TestRunner};
 use rusqlite::types::Value as Theirs;
 
 /// Each function with as many arguments as it takes.
-const CALLS: [(&str, usize); 13] = [
+const CALLS: [(&str, usize); 15] = [
     ("instr(?1, ?2)", 2),
+    ("concat(?1, ?2, ?3)", 3),
+    ("concat_ws(?1, ?2, ?3)", 3),
     ("replace(?1, ?2, ?3)", 3),
     ("trim(?1)", 1),
     ("trim(?1, ?2)", 2),

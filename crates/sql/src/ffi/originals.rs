@@ -69,7 +69,7 @@ pub(super) struct Original {
 }
 
 /// Those that are called from ours, in the order of `NAMES`.
-pub(super) const NAMES: [&CStr; 18] = [
+pub(super) const NAMES: [&CStr; 22] = [
     c"json_array",
     c"jsonb_array",
     c"json_array_insert",
@@ -88,6 +88,10 @@ pub(super) const NAMES: [&CStr; 18] = [
     c"jsonb_set",
     c"json_patch",
     c"jsonb_patch",
+    c"concat",
+    c"concat_ws",
+    c"json_pretty",
+    c"json_pretty",
 ];
 
 static FOUND: OnceLock<[Original; NAMES.len()]> = OnceLock::new();
