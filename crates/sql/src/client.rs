@@ -16,6 +16,9 @@ use crate::options::Options;
 use crate::run::interrupted;
 use crate::text;
 
+/// The most arguments that a function may be given: each may cost as much as the largest value does.
+const FUNCTION_ARGUMENTS_MAX: i32 = 127;
+
 /// Clients' statements kept for each connection, as for our own.
 const STATEMENTS_MAX: usize = 256;
 
@@ -67,6 +70,7 @@ impl Client {
         let bytes_max = i32::try_from(options.value_bytes_max).unwrap_or(i32::MAX);
         conn.set_limit(ffi::SQLITE_LIMIT_LENGTH, bytes_max);
         conn.set_limit(ffi::SQLITE_LIMIT_SQL_LENGTH, bytes_max);
+        conn.set_limit(ffi::SQLITE_LIMIT_FUNCTION_ARG, FUNCTION_ARGUMENTS_MAX);
         Ok(Client {
             statements: RefCell::new(BTreeMap::new()),
             conn,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use highwater_log::FileIo;
@@ -16,6 +16,7 @@ use crate::core::{Core, Frame};
 use crate::error::{MachineError, OpenError, cancelled, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
 use crate::folder::Folder;
+use crate::gate::{Entered, Gate};
 use crate::mend;
 use crate::names;
 use crate::options::Options;
@@ -44,20 +45,13 @@ pub struct Database {
     /// Interrupts and turns away everybody while the database is rewound or closed.
     pub(crate) stop: Arc<AtomicBool>,
     /// Held shared while a request is served; held alone while all connections are closed.
-    pub(crate) gate: RwLock<Gate>,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Mutex<Vec<Client>>,
     pub(crate) streams: Mutex<Vec<Weak<Mutex<Stream>>>>,
     /// How far the writing side has come, for whoever asks without its token.
     pub(crate) applied: AtomicU64,
     /// The checksums of the database file. Whoever holds them keeps checkpoints away.
     pub(crate) sums: Mutex<Sums>,
-}
-
-/// Whether the database is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    Open,
-    Closed,
 }
 
 impl Database {
@@ -107,19 +101,21 @@ impl Database {
             proposer,
             snapshots,
             stop: Arc::new(AtomicBool::new(false)),
-            gate: RwLock::new(Gate::Open),
+            gate: Arc::default(),
             readers: Mutex::new(Vec::new()),
             streams: Mutex::new(Vec::new()),
         }))
     }
 
     /// Enters the gate: connections stay open until the guard is dropped.
-    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, Gate>, SqlError> {
-        let gate = self.gate.read().expect("nothing under this lock panics");
-        match *gate {
-            Gate::Open => Ok(gate),
-            Gate::Closed => Err(error("CLOSED", "the database has been closed on this node")),
-        }
+    pub(crate) fn enter(&self) -> Result<Entered, SqlError> {
+        self.gate.enter().ok_or_else(|| error("CLOSED", "the database has been closed on this node"))
+    }
+
+    /// How many statements were given up, each with its thread, because they neither ended nor could be interrupted while the database had to be rewound or
+    /// closed.
+    pub fn given_up(&self) -> u64 {
+        self.gate.given_up()
     }
 
     /// Why it stopped on its own, if it has: it executes and applies nothing more until it is opened anew.
@@ -218,7 +214,7 @@ impl Database {
         allowance: &Allowance,
         run: impl FnOnce(&Client, (Option<Epoch>, Offset)) -> Result<T, SqlError>,
     ) -> Answer<Result<T, SqlError>> {
-        let outcome = self.enter().and_then(|_gate| {
+        let outcome = self.enter().and_then(|entered| {
             let kept = self.readers.lock().expect("nothing under this lock panics").pop();
             let client = match kept {
                 Some(client) => client,
@@ -230,10 +226,12 @@ impl Database {
             client.hooks().end_allowance();
             let ended = client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(())));
             if ended.is_ok() && client.autocommit() {
-                let mut readers = self.readers.lock().expect("nothing under this lock panics");
-                if readers.len() < READERS_KEPT {
-                    readers.push(client);
-                }
+                entered.unless_given_up(|| {
+                    let mut readers = self.readers.lock().expect("nothing under this lock panics");
+                    if readers.len() < READERS_KEPT {
+                        readers.push(client);
+                    }
+                });
             }
             Ok((result, seen))
         });

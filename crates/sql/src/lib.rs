@@ -18,6 +18,7 @@ mod error;
 mod ffi;
 mod folder;
 mod functions;
+mod gate;
 mod hash;
 mod import;
 mod keys;

@@ -9,6 +9,7 @@ use crate::allowance::Allowance;
 use crate::api::{Answer, BatchStep, Column, Condition, Description, Hold, ResultSet, SqlError, Statement};
 use crate::database::Database;
 use crate::error::error;
+use crate::gate::Entered;
 pub(crate) use crate::stream::Stream;
 use crate::stream::{Asked, lock};
 use crate::text;
@@ -58,9 +59,12 @@ impl Session {
         run: impl FnOnce(&mut Stream, &Asked<'_>) -> Answer<Result<T, SqlError>>,
     ) -> Answer<Result<T, SqlError>> {
         match self.database.enter() {
-            Ok(_gate) => {
+            Ok(entered) => {
                 let asked = self.asked();
-                run(&mut self.lock(), &asked)
+                let mut stream = self.lock();
+                let answer = run(&mut stream, &asked);
+                abandon_if_given_up(&entered, &mut stream);
+                answer
             }
             Err(failed) => Answer { result: Err(failed), hold: None, seen: (None, 0) },
         }
@@ -79,7 +83,7 @@ impl Session {
     pub fn batch(&self, steps: &[BatchStep]) -> Answer<Vec<Option<Result<ResultSet, SqlError>>>> {
         let mut results: Vec<Option<Result<ResultSet, SqlError>>> = Vec::with_capacity(steps.len());
         let mut together = Together::default();
-        let Ok(_gate) = self.database.enter() else {
+        let Ok(entered) = self.database.enter() else {
             let closed = || Some(Err(error("CLOSED", "the database has been closed on this node")));
             return Answer { result: steps.iter().map(|_| closed()).collect(), hold: None, seen: (None, 0) };
         };
@@ -98,6 +102,7 @@ impl Session {
             together.add(answer.hold, answer.seen);
             results.push(Some(answer.result));
         }
+        abandon_if_given_up(&entered, &mut stream);
         together.answer(results)
     }
 
@@ -119,9 +124,12 @@ impl Session {
 
     /// Tells about a statement without running it. What it tells is committed, or is of the stream's own transaction.
     pub fn describe(&self, sql: &str) -> Result<Description, SqlError> {
-        let _gate = self.database.enter()?;
+        let entered = self.database.enter()?;
         let asked = self.asked();
-        self.lock().describe(&asked, sql)
+        let mut stream = self.lock();
+        let described = stream.describe(&asked, sql);
+        abandon_if_given_up(&entered, &mut stream);
+        described
     }
 
     /// Whether no transaction is open.
@@ -138,6 +146,15 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.lock().end();
+    }
+}
+
+/// A stream that was given up has its connection on files that were replaced.
+fn abandon_if_given_up(entered: &Entered, stream: &mut Stream) {
+    if entered.is_given_up() {
+        let lost = "the stream ran a statement that could not be interrupted, and was given up: open another";
+        stream.lose_transaction("STREAM_EXPIRED", lost);
+        stream.close_connection();
     }
 }
 

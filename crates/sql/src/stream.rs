@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use highwater_wire::{Epoch, Offset};
@@ -274,6 +274,15 @@ impl Stream {
 /// Locks a stream. A panic on one request leaves the stream usable: its transaction is rolled back with the next one or with its connection.
 pub(crate) fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same unless it is in use.
+pub(crate) fn try_lock(stream: &Mutex<Stream>) -> Option<MutexGuard<'_, Stream>> {
+    match stream.try_lock() {
+        Ok(stream) => Some(stream),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// What is said of an interactive transaction whose time is over.

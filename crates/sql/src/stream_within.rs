@@ -3,7 +3,7 @@
 //! BEGIN alone begins nothing: the first statement decides whether the transaction reads at the published state or takes the writer. One that has read there
 //! may still take it, if nothing was written since.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::{Answer, Hold, ResultSet, SqlError, Statement};
@@ -11,7 +11,7 @@ use crate::classify::{BeginMode, Class, SavepointOp};
 use crate::error::{error, from_failure};
 use crate::run;
 use crate::shape::quoted;
-use crate::stream::{Asked, Lost, Open, Outcome, Seen, Side, Stream, TIMED_OUT, now_or};
+use crate::stream::{Asked, Lost, Open, Outcome, Seen, Side, Stream, TIMED_OUT, now_or, try_lock};
 use crate::text;
 
 impl Stream {
@@ -71,12 +71,7 @@ impl Stream {
             Box::new(move || {
                 if let Some(stream) = stream.upgrade() {
                     // If it is in use, its own deadline ends it.
-                    let stream = match stream.try_lock() {
-                        Ok(stream) => Some(stream),
-                        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
-                        Err(std::sync::TryLockError::WouldBlock) => None,
-                    };
-                    if let Some(mut stream) = stream {
+                    if let Some(mut stream) = try_lock(&stream) {
                         stream.lose_transaction("TRANSACTION_TIMEOUT", TIMED_OUT);
                     }
                 }

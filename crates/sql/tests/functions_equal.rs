@@ -9,8 +9,10 @@ use proptest::test_runner::{Config, TestRunner};
 use rusqlite::types::Value as Theirs;
 
 /// Each function with as many arguments as it takes.
-const CALLS: [(&str, usize); 13] = [
+const CALLS: [(&str, usize); 15] = [
     ("instr(?1, ?2)", 2),
+    ("concat(?1, ?2, ?3)", 3),
+    ("concat_ws(?1, ?2, ?3)", 3),
     ("replace(?1, ?2, ?3)", 3),
     ("trim(?1)", 1),
     ("trim(?1, ?2)", 2),
@@ -151,4 +153,28 @@ fn like_and_glob_still_use_indexes() {
     session.execute(&statement("PRAGMA case_sensitive_like=0")).result.unwrap();
     assert_eq!(session.execute(&statement("SELECT 'a' LIKE 'A'")).result.unwrap().rows, [[Value::Integer(1)]]);
     assert!(plan("SELECT 1 FROM t WHERE a LIKE 'x%'").contains("SEARCH"));
+}
+
+#[test]
+fn json_is_bounded_where_it_is_too_much_and_else_what_it_was() {
+    let bench = Bench::leader();
+    let of = |sql: &str| match &bench.rows(&format!("SELECT {sql}"))[0][0] {
+        Value::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(of("json_set('{}', '$.a', json_array(1, json('[2]')), '$.b', '[3]')"), r#"{"a":[1,[2]],"b":"[3]"}"#);
+    assert_eq!(of("json(jsonb_object('x', jsonb_array(1, 2)))"), r#"{"x":[1,2]}"#);
+    assert_eq!(of("json_extract('{\"a\":[7]}', '$.a', '$.b')"), "[[7],null]");
+    assert_eq!(of("json_patch('{\"a\":1,\"b\":2}', '{\"b\":null}')"), r#"{"a":1}"#);
+    let failed = |sql: &str| bench.run(&[sql]).unwrap_err().message;
+    assert_eq!(failed("SELECT json_patch(1)"), "wrong number of arguments to function json_patch()");
+    let huge = "'{\"x\":\"' || hex(zeroblob(4000000)) || '\"}'";
+    let refused = failed(&format!("SELECT json_patch({huge}, {huge})"));
+    assert!(refused.starts_with("json_patch was given too much"), "{refused}");
+    let refused = failed(&format!("SELECT json_extract({huge}{})", ", '$.a'".repeat(100)));
+    assert!(refused.starts_with("json_extract was given too much"), "{refused}");
+    assert_eq!(
+        bench.run(&[&format!("SELECT json_array(1{})", ",1".repeat(127))]).unwrap_err().message,
+        "too many arguments on function json_array"
+    );
 }

@@ -349,13 +349,6 @@ impl Conn {
         self.shut()
     }
 
-    #[allow(dead_code)]
-    /// Leaves the connection open for ever: a thread that cannot be stopped may have gone on with it after its files were replaced.
-    pub(crate) fn leak(self) {
-        self.hooks().end_allowance();
-        std::mem::forget(self);
-    }
-
     fn shut(&mut self) -> Result<(), Failure> {
         self.is_shut = true;
         self.clear_cache();

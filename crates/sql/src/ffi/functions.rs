@@ -10,14 +10,16 @@ use std::ptr::{self, NonNull};
 
 use rusqlite::ffi;
 
+use super::bounded;
 use super::conn::{Conn, Failure};
 use super::hooks::{Hooks, contained};
+use super::originals::ContextLayout;
 use super::stmt::slice;
 use crate::functions::{self, Pace, Sides, Stopped, Wildcards};
 
-type Context = *mut ffi::sqlite3_context;
-type Values = *mut *mut ffi::sqlite3_value;
-type Function = unsafe extern "C" fn(Context, c_int, Values);
+pub(super) type Context = *mut ffi::sqlite3_context;
+pub(super) type Values = *mut *mut ffi::sqlite3_value;
+pub(super) type Function = unsafe extern "C" fn(Context, c_int, Values);
 
 /// What is known of every function: SQLITE_FUNC_CONSTANT, which is SQLITE_DETERMINISTIC, and the encoding.
 const FLAGS: c_int = ffi::SQLITE_UTF8 | ffi::SQLITE_DETERMINISTIC | ffi::SQLITE_INNOCUOUS;
@@ -33,14 +35,6 @@ struct LikeContext {
     hooks: NonNull<Hooks>,
     /// Whether its definition bears the flag. The first call gives it.
     marked: Cell<bool>,
-}
-
-/// The beginning of SQLite's `struct FuncDef`.
-#[repr(C)]
-struct FuncDef {
-    arguments: i16,
-    flags: u32,
-    user_data: *mut c_void,
 }
 
 const GLOB: Wildcards = Wildcards { all: b'*', one: b'?', set: b'[', no_case: 0 };
@@ -85,6 +79,7 @@ pub(super) unsafe fn install(conn: &Conn, hooks: NonNull<Hooks>) -> Result<(), F
             return Err(conn.failure(code));
         }
     }
+    bounded::install(conn)?;
     // SAFETY: as the caller promises.
     unsafe {
         install_like(conn, hooks, c"glob", GLOB, &[2])?;
@@ -157,7 +152,7 @@ unsafe fn mark(context: Context, count: c_int, like: &LikeContext) -> bool {
     // SAFETY: a context's second word points to the definition of the function. What is read there is looked at before anything is written. The definition
     // lives as long as the function is defined, and only this connection's thread uses it.
     unsafe {
-        let definition = *context.cast::<*mut FuncDef>().add(1);
+        let definition = (*context.cast::<ContextLayout>()).definition;
         let known = !definition.is_null()
             && (*definition).arguments == count as i16
             && (*definition).user_data.cast_const() == ptr::from_ref(like).cast()

@@ -3,9 +3,11 @@
 //! What must hold, and is kept by these types alone: a statement is finalised before its connection is closed; hooks are given a pointer to a context
 //! that the connection owns in a box and that outlives it; no connection is used by two threads at a time (it is `Send`, not `Sync`).
 
+mod bounded;
 mod conn;
 mod functions;
 mod hooks;
+mod originals;
 mod snapshot;
 mod stmt;
 pub(crate) mod watchdog;

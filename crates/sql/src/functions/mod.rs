@@ -3,9 +3,11 @@
 //! They work on bytes, as SQLite's do. That their answers are SQLite's is proved by `tests/functions_equal.rs`; `ffi/functions.rs` installs them.
 
 mod like;
+mod pretty;
 mod strings;
 
 pub(crate) use like::{Wildcards, character_count, first_character, like};
+pub(crate) use pretty::indentation;
 pub(crate) use strings::{Sides, instr_blob, instr_text, replace, trim, unhex};
 
 /// Why a function has no answer.
