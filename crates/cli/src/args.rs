@@ -34,9 +34,12 @@ pub(crate) enum Command {
     Db(DbCommand),
     /// Run the deterministic simulator: random seeds, one seed with its trace, a named scenario, or the exhaustive model.
     Sim(SimArgs),
-    /// Look into a log folder.
+    /// Look into a log folder, or take a database out of one.
     #[command(subcommand)]
     Log(LogCommand),
+    /// Repair what a node remembers, while it does not run.
+    #[command(subcommand)]
+    Node(NodeCommand),
 }
 
 /// How to reach a cluster, and how to answer.
@@ -426,6 +429,18 @@ pub(crate) struct SimLessArgs {
 pub(crate) enum LogCommand {
     /// Print the batches and entries of a log folder, for people. The node must not be running.
     Dump(DumpArgs),
+    /// Write the database that a log adds up to into a new SQLite file. The node must not be running; the log is not changed.
+    Replay(crate::log_replay::ReplayArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Take a start into a node's folder that somebody else has registered in its name, so that the cluster believes the folder again.
+    ///
+    /// Only for a folder that is the node's newest and was never put back from a copy: the cluster shuts out older copies because they lack what the node has
+    /// promised and stored since, and an older copy that is believed may lose what was acknowledged. The other nodes show the start on record in their
+    /// /status, under `nodes`, as `starts` and `random`; a voter of the metadata names it in the refused node's log.
+    Adopt(crate::node_adopt::AdoptArgs),
 }
 
 #[derive(Debug, Args)]

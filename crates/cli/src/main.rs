@@ -10,8 +10,10 @@ mod cluster;
 mod db;
 mod dev;
 mod log_dump;
+mod log_replay;
 mod model;
 mod net;
+mod node_adopt;
 mod output;
 mod seeds;
 mod serve;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command, LogCommand};
+use args::{Cli, Command, LogCommand, NodeCommand};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         Command::Db(command) => db::run(command),
         Command::Sim(args) => sim::run(args),
         Command::Log(LogCommand::Dump(args)) => log_dump::run(args),
+        Command::Log(LogCommand::Replay(args)) => log_replay::run(args),
+        Command::Node(NodeCommand::Adopt(args)) => node_adopt::run(args),
     };
     match result {
         Ok(code) => code,

@@ -144,7 +144,7 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
     let folder = config.data.clone();
     let databases: Vec<String> = config.databases.iter().map(|(name, _)| name.clone()).collect();
     let prepared = tokio::task::spawn_blocking(move || Node::prepare(config)).await.context("starting failed")??;
-    let server = server.open(&prepared)?;
+    let server = server.open(&prepared);
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let stop = Arc::new(stop);
     tokio::spawn(stop_on_signal(stop.clone())?);
@@ -163,7 +163,7 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
         // An error means that the sender is gone, and with it everything.
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    server.run(node.clone(), told).await.context("serving ended")?;
+    server.run(node.clone(), told).await;
     let failed = node.failed().map(str::to_string);
     tokio::task::spawn_blocking(move || node.stop()).await.context("stopping the node failed")?;
     match failed {

@@ -176,7 +176,8 @@ impl Coordinator {
 
     fn begin_ballot(&mut self, record: &PartitionRecord, attempt: u32, out: &mut Vec<Action>) {
         let heard = self.epochs_heard.get(&record.id).copied();
-        let epoch = record.epoch.max(heard).map_or(Epoch(0), Epoch::next);
+        // With epochs exhausted there is none to ask for: the record stays as it is.
+        let Some(epoch) = record.epoch.max(heard).map_or(Some(Epoch(0)), Epoch::next) else { return };
         assert!(Some(epoch) > record.epoch, "a ballot's epoch is above the record's");
         self.ballots_begun += 1;
         let ballot = Ballot {

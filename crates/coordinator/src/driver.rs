@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use highwater_wire::{Body, CommitRule, Envelope, Epoch, Incarnation, Millis, NodeId, PartitionId, PeerId, Sender};
+use highwater_wire::{
+    Body, CommitRule, Envelope, Epoch, Incarnation, Millis, NodeId, PartitionId, PeerId, Sender, Unfit,
+};
 
 use crate::ballot::Ballot;
 use crate::command::{Applied, Command};
@@ -67,6 +69,8 @@ pub enum Action {
     Propose(Command),
     /// Send a message to that node's replica of the envelope's partition (or to the node itself, for the metadata's).
     Send(NodeId, Envelope),
+    /// That node sent what no honest one sends; it changed nothing.
+    Reject(NodeId, Unfit),
     /// Read the metadata: confirm its leadership, then answer with [`Event::Read`]. Lost without notice if leadership ends.
     Read(u64),
 }
@@ -155,6 +159,9 @@ impl Coordinator {
 
     fn message(&mut self, envelope: &Envelope, metadata: &Metadata, out: &mut Vec<Action>) {
         let sender = envelope.sender;
+        if let Err(unfit) = self.judge(envelope, metadata) {
+            return out.push(Action::Reject(sender.peer.node, unfit));
+        }
         let registered = metadata.incarnation(sender.peer) == Some(sender.incarnation);
         match &envelope.body {
             Body::Register { incarnations, address } => {
@@ -246,4 +253,4 @@ impl Coordinator {
 
 #[cfg(test)]
 #[path = "tests/driver.rs"]
-mod tests;
+pub(crate) mod tests;

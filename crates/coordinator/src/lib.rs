@@ -17,6 +17,7 @@ mod command;
 mod confirm;
 mod create;
 mod driver;
+mod judge;
 mod metadata;
 mod record;
 mod register;

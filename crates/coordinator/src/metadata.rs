@@ -57,6 +57,11 @@ impl Metadata {
         self.nodes.get(&peer.node).filter(|node| node.log == peer.log).map(|node| node.incarnation)
     }
 
+    /// The incarnation that registered last of that folder, whether it is still its node's or not.
+    pub fn registered(&self, peer: PeerId) -> Option<Incarnation> {
+        self.registrations.get(&peer).copied()
+    }
+
     /// The id that the next partition must have.
     pub fn next_partition(&self) -> PartitionId {
         let last = self.partitions.last_key_value().map_or(PartitionId::METADATA, |(id, _)| *id);

@@ -5,7 +5,7 @@ use highwater_log::{FlushDone, LogError, LogStore};
 use highwater_partition::{Command, Outcome, Ticket};
 use highwater_replica::{Role, Timing};
 use highwater_wire::batch::BatchError;
-use highwater_wire::{Envelope, Incarnation, LogId, NodeId, PartitionId, PeerId};
+use highwater_wire::{Envelope, Incarnation, LogId, NodeId, PartitionId, PeerId, Unfit};
 use serde::{Deserialize, Serialize};
 
 /// What a node must remember beside its logs, replaced as a whole and durable before anything later is sent.
@@ -111,6 +111,8 @@ pub enum Effect<Job> {
     Machine(PartitionId, Command),
     /// Answer whoever waits.
     Answer(Ticket, Outcome),
+    /// That node sent what no honest one sends, and it changed nothing: close the connection that it came on, and say so.
+    Reject(NodeId, Unfit),
     /// A role changed.
     Role(PartitionId, Role),
     /// A partition waits for room on the disk, with what that said; or, with `None`, has found it and done what waited.

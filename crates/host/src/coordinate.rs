@@ -60,6 +60,7 @@ impl<F: Folders> Host<F> {
                     assert!(before.is_none(), "tickets are drawn once");
                     self.queue.push_back(Work::Metadata(PartitionInput::Read { ticket }));
                 }
+                Action::Reject(node, unfit) => out.push(Effect::Reject(node, unfit)),
                 Action::Send(node, envelope) => self.coordinator_sends(node, envelope, out),
             }
         }

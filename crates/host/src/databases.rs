@@ -14,7 +14,7 @@
 use highwater_log::{LogError, LogStore};
 use highwater_partition::{Effect as PartitionEffect, Input as PartitionInput, Kind, Outcome, Partition, Ticket};
 use highwater_replica::{Mode, ReadError, Role, Start};
-use highwater_wire::{Body, Dest, Envelope, PartitionId};
+use highwater_wire::{Body, Dest, Envelope, Epoch, PartitionId};
 
 use crate::api::{Effect, Folders};
 use crate::host::{Host, Job, Work, reason};
@@ -62,10 +62,15 @@ impl<F: Folders> Host<F> {
             if self.without_room.remove(&id) {
                 out.push(Effect::DiskFull(id, None));
             }
-            let database = match opened.map_err(|error| reason(&error)) {
+            let usable = opened.map_err(|error| reason(&error)).and_then(unless_exhausted);
+            let database = match usable {
                 Ok(log) => {
                     out.push(Effect::Opened(id, name));
-                    Database::Open(Box::new(self.partition(id, log)))
+                    let mut partition = Box::new(self.partition(id, log));
+                    if let Some(epoch) = self.view.partition(id).and_then(|record| record.epoch) {
+                        partition.recorded(epoch);
+                    }
+                    Database::Open(partition)
                 }
                 Err(reason) => {
                     out.push(Effect::Halted(id, reason.clone()));
@@ -78,6 +83,16 @@ impl<F: Folders> Host<F> {
         }
     }
 
+    /// A command was applied: the partition here learns which epoch is on record now.
+    pub(crate) fn recorded(&mut self, command: &highwater_coordinator::Command) {
+        let highwater_coordinator::Command::Appoint { id, .. } = command else { return };
+        if let Some(Database::Open(partition)) = self.databases.get_mut(id)
+            && let Some(epoch) = self.view.partition(*id).and_then(|record| record.epoch)
+        {
+            partition.recorded(epoch);
+        }
+    }
+
     /// Gives up what this node leads on record and does not serve any more.
     pub(crate) fn renounce_halted(&mut self, out: &mut Vec<Effect<Job<F>>>) {
         let led = Some((self.me.peer, self.me.incarnation));
@@ -86,7 +101,7 @@ impl<F: Folders> Host<F> {
             .filter_map(|(id, _)| self.view.partition(*id))
             .filter(|record| record.leader == led)
             .filter_map(|record| {
-                let body = Body::Refused { promised: record.epoch?.next() };
+                let body = Body::Refused { promised: record.epoch?.next()? };
                 Some(Envelope { partition: record.id, sender: self.me, epoch: record.epoch, body })
             })
             .collect();
@@ -164,11 +179,26 @@ impl<F: Folders> Host<F> {
                 PartitionEffect::Flush(job) => out.push(Effect::Flush(id, job)),
                 PartitionEffect::Machine(command) => out.push(Effect::Machine(id, command)),
                 PartitionEffect::Answer(ticket, outcome) => out.push(Effect::Answer(ticket, outcome)),
+                PartitionEffect::Reject(node, unfit) => out.push(Effect::Reject(node, unfit)),
                 PartitionEffect::Role(role) => out.push(Effect::Role(id, role)),
                 PartitionEffect::DiskFull(reason) => out.push(Effect::DiskFull(id, reason)),
                 PartitionEffect::Halted(reason) => out.push(Effect::Halted(id, reason)),
             }
         }
+    }
+}
+
+/// A log whose epochs are exhausted is not opened: nobody could ever be elected to lead it again, and every word of it would be refused elsewhere.
+pub(crate) fn unless_exhausted<L: LogStore>(log: L) -> Result<L, String> {
+    let entered = log.hard_state().promised.max(log.shape().last_epoch());
+    match entered.filter(|epoch| *epoch >= Epoch::MAX) {
+        None => Ok(log),
+        Some(epoch) => Err(format!(
+            "its epochs are exhausted: the log has promised epoch {epoch}, and the greatest that can be led is {}. A node that was faulty, or lied, has \
+             made it so, and no election can take it back. Its data is whole: stop the node, write it to a file with \
+             `highwater log replay DATA/db/NAME/log --to FILE`, and import that into a new cluster with `highwater db import`",
+            Epoch::MAX
+        )),
     }
 }
 

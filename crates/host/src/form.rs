@@ -14,6 +14,7 @@ use highwater_wire::batch::{self, BatchError, Control};
 use highwater_wire::{Epoch, PartitionId, PeerId};
 
 use crate::api::{Effect, Folders, HostError};
+use crate::databases::unless_exhausted;
 use crate::host::{Host, Job, MetadataReplica, Work, reason};
 
 /// Bytes read at once while looking for the configuration.
@@ -40,7 +41,7 @@ impl<F: Folders> Host<F> {
             self.metadata = MetadataReplica::Forming(log);
             return Ok(());
         }
-        self.run_metadata(log)
+        self.run_metadata(log, out)
     }
 
     /// A flush of the metadata's log ended. If it was that of the first entry, the cluster is formed; else it is handed back.
@@ -53,7 +54,7 @@ impl<F: Folders> Host<F> {
         let result = match log.finish_flush(done) {
             Ok(flushed) => {
                 assert_eq!(flushed, log.shape().end, "the first entry is all there is to flush");
-                self.run_metadata(log).map_err(|error| error.to_string())
+                self.run_metadata(log, out).map_err(|error| error.to_string())
             }
             Err(error) => Err(reason(&error)),
         };
@@ -64,8 +65,15 @@ impl<F: Folders> Host<F> {
         None
     }
 
-    fn run_metadata(&mut self, log: F::Log) -> Result<(), HostError> {
+    fn run_metadata(&mut self, log: F::Log, out: &mut Vec<Effect<Job<F>>>) -> Result<(), HostError> {
         self.voters = read_voters(&log)?;
+        let log = match unless_exhausted(log) {
+            Ok(log) => log,
+            Err(reason) => {
+                self.halt_metadata(format!("the metadata cannot be led: {reason}"), out);
+                return Ok(());
+            }
+        };
         let start = Start {
             partition: PartitionId::METADATA,
             me: self.me.peer,

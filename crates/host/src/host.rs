@@ -13,6 +13,7 @@ use highwater_wire::{Body, CommitRule, Envelope, Epoch, Millis, NodeId, Offset, 
 
 use crate::api::{Effect, Folders, HostError, HostStart, Input, NodeState};
 use crate::databases::Database;
+use crate::older_copy::OLDER_COPY;
 use crate::registration::Registration;
 
 /// The log of a [`Folders`]' flush jobs.
@@ -126,7 +127,7 @@ impl<F: Folders> Host<F> {
         };
         match log {
             Some(log) => host.open_metadata(log, out)?,
-            None => host.retire(out),
+            None => host.retire(OLDER_COPY.to_owned(), out),
         }
         let replicas = if host.voters.is_empty() { &host.start.voters } else { &host.voters };
         check_databases(&host.start.databases, replicas.len())?;
@@ -146,7 +147,10 @@ impl<F: Folders> Host<F> {
             Input::Leave => self.leave(out),
             Input::Message(envelope) => {
                 self.gone.remove(&envelope.sender.peer.node);
-                self.arrived(envelope);
+                match self.judge(&envelope) {
+                    Ok(()) => self.arrived(envelope),
+                    Err(unfit) => out.push(Effect::Reject(envelope.sender.peer.node, unfit)),
+                }
             }
             Input::Disconnected(node) => self.disconnected(node),
             Input::Gone(node) => {

@@ -6,6 +6,7 @@ mod coordinate;
 mod databases;
 mod form;
 mod host;
+mod judge;
 mod metadata;
 mod older_copy;
 mod registration;

@@ -43,6 +43,7 @@ impl<F: Folders> Host<F> {
                         self.queue.push_back(Work::Coordinator(Event::Read { id, confirmed }));
                     }
                 }
+                PartitionEffect::Reject(node, unfit) => out.push(Effect::Reject(node, unfit)),
                 PartitionEffect::Role(role) => {
                     self.metadata_role(&role);
                     out.push(Effect::Role(PartitionId::METADATA, role));
@@ -83,6 +84,7 @@ impl<F: Folders> Host<F> {
         };
         for command in commands {
             let outcome = self.view.apply(&command);
+            self.recorded(&command);
             if self.coordinator.is_some() {
                 self.queue.push_back(Work::Coordinator(Event::Applied(command, outcome)));
             }

@@ -16,33 +16,37 @@ use crate::registration::Registration;
 /// What a node says of itself then.
 pub(crate) const OLDER_COPY: &str = "this node's data folder is an older copy of itself: the cluster has seen a later start of it. The copy lacks \
      what the node has promised and stored since, so it takes part in nothing: it does not vote, lead, follow or serve. Stop this process and put \
-     the node's newest data folder back; no start of the copy will be accepted";
+     the node's newest data folder back; no start of the copy will be accepted. If this folder is the newest and was never copied, somebody has registered a \
+     start in its name: see `highwater node adopt --help`";
 
 impl<F: Folders> Host<F> {
     /// Another voter says that it has seen a later incarnation of one of this node's.
     pub(crate) fn refused_by_voter(&mut self, envelope: &Envelope, out: &mut Vec<Effect<Job<F>>>) {
         let Body::OlderCopy { refused, newest } = envelope.body else { return };
         let of_this_process = refused == self.me.incarnation && self.voters.contains(&envelope.sender.peer);
-        if of_this_process && self.registration != Registration::Refused {
-            assert_ne!(refused, newest, "a voter refuses an incarnation for another one");
-            self.retire(out);
+        if of_this_process && refused != newest && self.registration != Registration::Refused {
+            let later = format!(
+                "{OLDER_COPY} (node {} knows of start {} with random part {:016x})",
+                envelope.sender.peer.node, newest.starts, newest.random
+            );
+            self.retire(later, out);
         }
     }
 
-    /// This node takes part in nothing more.
-    pub(crate) fn retire(&mut self, out: &mut Vec<Effect<Job<F>>>) {
+    /// This node takes part in nothing more, for that reason.
+    pub(crate) fn retire(&mut self, reason: String, out: &mut Vec<Effect<Job<F>>>) {
         assert_ne!(self.registration, Registration::Refused, "a node retires once");
         self.registration = Registration::Refused;
         if !self.state.older_copy {
             self.state.older_copy = true;
             out.push(Effect::Persist(self.state.clone()));
         }
-        self.halt_metadata(OLDER_COPY.to_owned(), out);
+        self.halt_metadata(reason.clone(), out);
         let open: Vec<PartitionId> = self.databases.keys().copied().collect();
         for id in open {
             if let Some(Database::Open(partition)) = self.databases.get_mut(&id) {
                 let mut effects = Vec::new();
-                partition.stop(OLDER_COPY, &mut effects);
+                partition.stop(&reason, &mut effects);
                 self.database_effects(id, effects, out);
             }
         }
@@ -50,8 +54,8 @@ impl<F: Folders> Host<F> {
         for record in assigned {
             // Whoever asks for a database that was not opened yet hears why it never will be.
             self.databases.entry(record.id).or_insert_with(|| {
-                out.push(Effect::Halted(record.id, OLDER_COPY.to_owned()));
-                Database::Closed(OLDER_COPY.to_owned())
+                out.push(Effect::Halted(record.id, reason.clone()));
+                Database::Closed(reason.clone())
             });
         }
     }

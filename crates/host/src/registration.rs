@@ -5,7 +5,8 @@
 //! present incarnation is the last acknowledged. Once refused, its folder is an older copy, and the node takes part in nothing more
 //! (`older_copy`).
 //!
-//! An answer counts only if it names this incarnation: one for an earlier process may still be on its way.
+//! An answer counts only if it names this incarnation: one for an earlier process may still be on its way; and only from who leads the metadata, as far as
+//! this node knows. If another has come to lead it meanwhile, that one is asked as well.
 //!
 //! A registered node sends heartbeats, whatever has become of its partitions: those are told about one by one.
 
@@ -13,6 +14,7 @@ use highwater_wire::{Body, Dest, Envelope, Millis, PartitionId};
 
 use crate::api::{Effect, Folders};
 use crate::host::{Host, Job};
+use crate::older_copy::OLDER_COPY;
 
 /// How many times per heartbeat an unanswered registration is repeated.
 const REPEATS_PER_HEARTBEAT: Millis = 4;
@@ -84,7 +86,8 @@ impl<F: Folders> Host<F> {
     pub(crate) fn registration_answered(&mut self, envelope: &Envelope, out: &mut Vec<Effect<Job<F>>>) {
         let Body::Registered { incarnation, accepted } = envelope.body else { return };
         let asking = matches!(self.registration, Registration::Asking { .. });
-        if incarnation != self.me.incarnation || !asking {
+        let from_leader = self.metadata_leader == Some(envelope.sender.peer.node);
+        if incarnation != self.me.incarnation || !asking || !from_leader {
             return;
         }
         assert!(self.databases.is_empty(), "no database is open before the registration is answered");
@@ -97,7 +100,7 @@ impl<F: Folders> Host<F> {
             self.tick_registration(out);
             self.open_assigned(out);
         } else {
-            self.retire(out);
+            self.retire(OLDER_COPY.to_owned(), out);
         }
     }
 

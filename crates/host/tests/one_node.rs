@@ -5,7 +5,7 @@ mod world;
 use highwater_host::{HostError, Input, Registered};
 use highwater_partition::{Input as PartitionInput, Outcome, Ticket};
 use highwater_replica::{ReadError, Role};
-use highwater_wire::{Body, CommitRule, Envelope, Epoch, Incarnation, NodeId, PartitionId, Sender};
+use highwater_wire::{Body, CommitRule, Envelope, Epoch, Incarnation, Lead, NodeId, PartitionId, Sender, Set, Version};
 
 use world::{MAIN, World, peer};
 
@@ -163,7 +163,16 @@ fn an_answer_for_an_earlier_process_is_not_this_ones() {
     }
     let incarnation = world.host(1).status().me.incarnation;
     let body = Body::Registered { incarnation, accepted: true };
-    world.deliver(1, Envelope { partition: PartitionId::METADATA, sender, epoch: None, body });
+    let answer = Envelope { partition: PartitionId::METADATA, sender, epoch: None, body };
+    world.deliver(1, answer.clone());
+    assert_eq!(world.host(1).status().registered, Registered::Waiting, "nobody is known to lead the metadata");
+    let voters = vec![peer(1), peer(2), peer(3)];
+    let set = Set { rule: CommitRule::Quorum { q: 2 }, members: voters.clone() };
+    let (leader, version) = (peer(2), Version(0));
+    let lead = Lead { leader, incarnation: sender.incarnation, replicas: voters, set, version, lossy: None };
+    let body = Body::Lead(lead);
+    world.deliver(1, Envelope { partition: PartitionId::METADATA, sender, epoch: Some(Epoch(3)), body });
+    world.deliver(1, answer);
     assert_eq!(world.host(1).status().registered, Registered::Accepted);
 }
 

@@ -49,10 +49,15 @@ pub enum ListenError {
         "{0} can be reached from other machines, and no cluster secret is configured; add --cluster-secret SECRET, the same on every node, or listen on 127.0.0.1"
     )]
     NoSecret(IpAddr),
+    /// Anybody on the way could read tokens and rows.
+    #[error(
+        "{0} can be reached from other machines, and clients would speak with it in the clear; add --tls-cert FILE and --tls-key FILE, or say with --allow-plain-http that something else keeps the network safe, or listen on 127.0.0.1"
+    )]
+    NoTls(IpAddr),
 }
 
-/// Whether that address may be listened on. Loopback needs nothing.
-pub fn may_listen(address: IpAddr, tokens: &Tokens, has_cluster_secret: bool) -> Result<(), ListenError> {
+/// Whether that address may be listened on. Loopback needs nothing. `tls`: clients speak TLS, or whoever configured this said that they need not.
+pub fn may_listen(address: IpAddr, tokens: &Tokens, has_cluster_secret: bool, tls: bool) -> Result<(), ListenError> {
     if address.is_loopback() {
         return Ok(());
     }
@@ -61,6 +66,9 @@ pub fn may_listen(address: IpAddr, tokens: &Tokens, has_cluster_secret: bool) ->
     }
     if !has_cluster_secret {
         return Err(ListenError::NoSecret(address));
+    }
+    if !tls {
+        return Err(ListenError::NoTls(address));
     }
     Ok(())
 }
@@ -179,11 +187,16 @@ mod tests {
         let local: IpAddr = "127.0.0.1".parse().expect("an address");
         let all: IpAddr = "0.0.0.0".parse().expect("an address");
         let tokens = Tokens::new(vec!["f".into()], vec![]);
-        assert_eq!(may_listen(local, &Tokens::default(), false), Ok(()));
-        assert_eq!(may_listen(all, &Tokens::default(), true), Err(ListenError::NoTokens(all)));
+        assert_eq!(may_listen(local, &Tokens::default(), false, false), Ok(()));
+        assert_eq!(may_listen(all, &Tokens::default(), true, true), Err(ListenError::NoTokens(all)));
         let readers = Tokens::new(vec![], vec!["r".into()]);
-        assert_eq!(may_listen(all, &readers, true), Err(ListenError::NoTokens(all)), "somebody must be able to write");
-        assert_eq!(may_listen(all, &tokens, false), Err(ListenError::NoSecret(all)));
-        assert_eq!(may_listen(all, &tokens, true), Ok(()));
+        assert_eq!(
+            may_listen(all, &readers, true, true),
+            Err(ListenError::NoTokens(all)),
+            "somebody must be able to write"
+        );
+        assert_eq!(may_listen(all, &tokens, false, true), Err(ListenError::NoSecret(all)));
+        assert_eq!(may_listen(all, &tokens, true, false), Err(ListenError::NoTls(all)));
+        assert_eq!(may_listen(all, &tokens, true, true), Ok(()));
     }
 }

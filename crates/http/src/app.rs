@@ -28,6 +28,12 @@ pub struct Limits {
     pub import_bytes: u64,
     /// Statements, batch steps or stream requests in one request (100,000).
     pub statements: usize,
+    /// Connections of clients at one time (4096); an address may have three quarters of them.
+    pub connections: usize,
+    /// Connections at one time on which other nodes forward requests to this one (1024).
+    pub forwarders: usize,
+    /// Requests that this node forwards to another one at one time, for each of the others (256).
+    pub forwarded: usize,
     /// Requests under way at one time (4096), shared.
     pub requests: usize,
     /// Threads for requests that may write, and as many for those that only read (32 each), shared.
@@ -68,6 +74,9 @@ impl Default for Limits {
             answers_bytes: 512 << 20,
             import_bytes: 16 << 30,
             statements: 100_000,
+            connections: 4096,
+            forwarders: 1024,
+            forwarded: 256,
             requests: 4096,
             threads: 32,
             transaction_threads: 256,
@@ -112,7 +121,7 @@ impl App {
         App {
             streams: Streams::new(&node, &limits),
             metrics: Metrics::new(),
-            forwarder: Forwarder::new(),
+            forwarder: Forwarder::new(node.clone(), limits.forwarded),
             lanes: Lanes::new(&limits),
             answers: AnswerRoom::new(limits.answers_bytes),
             bodies: Shares::new("bytes for bodies of requests under way", limits.bodies_bytes),

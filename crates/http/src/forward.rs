@@ -9,6 +9,7 @@
 //! reachable) are tried anew at whoever leads by then. A connection that breaks after the request was sent leaves its outcome unknown, and so it is
 //! said, unless the request bears an idempotency key or only reads: then it is tried anew as well.
 
+mod carry;
 mod send;
 
 use std::sync::Arc;
@@ -32,8 +33,9 @@ use crate::hrana::baton::Baton;
 use crate::hrana::streams::lost;
 use crate::options::percent_decoded;
 use crate::party::Party;
+pub(crate) use carry::Forwarder;
 use send::{DECLINED, Tried, refusal, send};
-pub(crate) use send::{FORWARDED, Forwarder, ask, is_forwarded};
+pub(crate) use send::{FORWARDED, ask, is_forwarded};
 
 /// How long a request may wait for a leader that takes it.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
@@ -192,7 +194,7 @@ fn owner(app: &App, body: &[u8]) -> Server {
         baton: Option<std::borrow::Cow<'a, str>>,
     }
     match serde_json::from_slice::<Opening<'_>>(body) {
-        Ok(Opening { baton: Some(text) }) => match Baton::open(&text, app.node.cluster_key()) {
+        Ok(Opening { baton: Some(text) }) => match Baton::open_by_any(&text, &app.node.baton_keys()) {
             Some(baton) => Server::Owner(baton.node, baton.in_transaction),
             None => Server::Here,
         },

@@ -5,19 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::response::Response;
-use highwater_wire::NodeId;
 
 use crate::access::Access;
 use crate::failure::{Failure, is_hrana};
+pub(crate) use crate::net::{ClientAddress, FromNode};
 
-/// A request extension that the connection sets: the node that proved itself on it, if any. Only such a node may say that it forwards a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FromNode(pub(crate) Option<NodeId>);
-
-/// A request extension that the connection sets: where the client connects from. Without it the client counts as one on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientAddress(pub(crate) IpAddr);
-
+/// Without the connection's word the client counts as one on this machine.
 impl Default for ClientAddress {
     fn default() -> ClientAddress {
         ClientAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))

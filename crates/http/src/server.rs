@@ -1,19 +1,17 @@
 //! Listening, and ending in good order.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::serve::ListenerExt;
-use highwater_node::tcp::Door;
 use highwater_node::{Node, Prepared};
 use tokio::net::TcpListener;
 
 use crate::access::{ListenError, Tokens, may_listen};
 use crate::app::{App, Limits};
+use crate::net::{Port, PortConfig, Serving};
 use crate::routes;
-use crate::sorting::Clients;
 use crate::tls::TlsIdentity;
 
 /// How often idle streams are looked for.
@@ -81,7 +79,8 @@ pub struct Server {
 impl Server {
     /// Begins to listen, so that an address in use is noticed before anything else is touched.
     pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
-        may_listen(config.listen.ip(), &config.tokens, config.has_cluster_secret)?;
+        let encrypted = config.tls.is_some() || config.plain;
+        may_listen(config.listen.ip(), &config.tokens, config.has_cluster_secret, encrypted)?;
         let listener = TcpListener::bind(config.listen)
             .await
             .map_err(|source| BindError::Io { address: config.listen, source })?;
@@ -94,50 +93,40 @@ impl Server {
     }
 
     /// Lets other nodes in by that door from now on; clients wait for [`OpenServer::run`].
-    pub fn open(self, prepared: &Prepared) -> std::io::Result<OpenServer> {
-        let door: Door = prepared.door();
-        Ok(OpenServer { clients: Clients::sort(self.listener, door)?, config: self.config })
+    pub fn open(self, prepared: &Prepared) -> OpenServer {
+        let port = PortConfig {
+            door: prepared.door(),
+            tls: self.config.tls.as_ref().map(TlsIdentity::for_clients),
+            plain: self.config.plain,
+            connections: self.config.limits.connections,
+            forwarders: self.config.limits.forwarders,
+        };
+        OpenServer { port: Port::open(self.listener, port), config: self.config }
     }
 }
 
 /// A server that lets other nodes in, and does not serve clients yet.
 pub struct OpenServer {
-    clients: Clients,
+    port: Port,
     config: ServerConfig,
 }
 
 impl OpenServer {
     /// Serves that node until `stop` is done; then takes no more connections, finishes what is under way, and closes all streams.
-    pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+    pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) {
         let app = Arc::new(App::new(node, self.config.tokens, self.config.origins, self.config.limits));
         let janitor = tokio::spawn(expire_streams(app.clone()));
-        let listener = self.clients.tap_io(|stream| {
-            // Answers are small and waited for.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "a connection keeps its delay");
-            }
-        });
-        let (stopping, mut stopped) = tokio::sync::watch::channel(false);
-        let serving = axum::serve(listener, routes::router(app.clone())).with_graceful_shutdown(async move {
-            stop.await;
-            let _ = stopping.send(true);
-        });
-        let grace = async move {
-            let _ = stopped.wait_for(|stopped| *stopped).await;
-            // sleep: the time given to requests under way before they are cut off.
-            tokio::time::sleep(GRACE).await;
-        };
-        let result = tokio::select! {
-            result = serving.into_future() => result,
-            () = grace => {
-                tracing::warn!("some requests did not end within {} s and are cut off", GRACE.as_secs());
-                Ok(())
-            }
-        };
+        let (stop_all, stopping) = tokio::sync::watch::channel(false);
+        self.port.serve(Serving { router: routes::router(app.clone()), stopping });
+        stop.await;
+        self.port.close();
+        stop_all.send_replace(true);
+        if tokio::time::timeout(GRACE, self.port.all_gone()).await.is_err() {
+            tracing::warn!("some requests did not end within {} s and are cut off", GRACE.as_secs());
+        }
         janitor.abort();
         let streams = app.streams.drain();
         let _ = tokio::task::spawn_blocking(move || drop(streams)).await;
-        result
     }
 }
 

@@ -94,6 +94,8 @@ fn nodes(app: &App, view: &NodeView) -> Vec<Value> {
         json!({
             "node": node.record.node.0,
             "address": node.record.address,
+            "starts": node.record.incarnation.starts,
+            "random": format!("{:016x}", node.record.incarnation.random),
             "alive": node.alive,
             "this": node.record.node == app.node.id(),
         })

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, RwLock};
 
+use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -56,6 +57,17 @@ impl TlsIdentity {
         let changed = present.cert != new.cert;
         *present = new;
         Ok(changed)
+    }
+
+    /// How TLS is spoken with clients: 1.2 and 1.3, HTTP/1.1 inside.
+    pub(crate) fn for_clients(&self) -> Arc<ServerConfig> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has what TLS 1.2 and 1.3 need")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(self.clone()));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Arc::new(config)
     }
 
     fn present(&self) -> Arc<CertifiedKey> {

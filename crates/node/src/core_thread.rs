@@ -217,6 +217,10 @@ impl Core {
                     let _ = reply.send(outcome);
                 }
             }
+            Effect::Reject(node, unfit) => {
+                tracing::debug!(%node, %unfit, "rejected what a node sent");
+                self.start.peers.refuse(node, unfit.wanted);
+            }
             Effect::Role(partition, role) => {
                 tracing::info!(partition = partition.0, ?role, "the role changed");
                 if let Some(database) = self.databases.get(&partition) {

@@ -42,6 +42,9 @@ pub enum StartError {
         /// What does not fit, and what to do.
         reason: String,
     },
+    /// No key for TLS between nodes could be made.
+    #[error("no certificate for TLS between nodes could be made: {0}")]
+    Tls(String),
     /// Another node cannot be of the same cluster.
     #[error("the cluster cannot be formed: {0}")]
     Forming(crate::tcp::PeerRefused),
@@ -77,6 +80,34 @@ pub enum StartError {
         folder: PathBuf,
         /// What is wrong.
         reason: String,
+    },
+    /// A start cannot be taken into a folder.
+    #[error("no start can be taken into {folder}: {reason}")]
+    Adopt {
+        /// The folder.
+        folder: PathBuf,
+        /// What was found, and what to do.
+        reason: String,
+    },
+    /// The folder was started as often as folders can be.
+    #[error(
+        "{folder} was started {starts} times, and a node of a cluster can be started {most} times; write its databases out with `highwater log replay` and import them into a new cluster"
+    )]
+    StartsExhausted {
+        /// The folder.
+        folder: PathBuf,
+        /// How often.
+        starts: u64,
+        /// The bound.
+        most: u64,
+    },
+    /// An address that other nodes would refuse.
+    #[error(
+        "an address has at most 255 printable bytes, and the one to be told to others has {found}; give a shorter one"
+    )]
+    Address {
+        /// How many bytes it has.
+        found: usize,
     },
     /// The operating system refused.
     #[error("{what}: {error}")]

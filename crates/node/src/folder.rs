@@ -16,11 +16,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_host::{Folders, NodeState};
 use highwater_log::{FileIo, Io, IoFile, Log, LogError, Options, control, durable_replace, is_full};
+use highwater_wire::check::{INCARNATIONS_MAX, STARTS_MAX, check_address};
 use highwater_wire::{Incarnation, LogId, NodeId, PartitionId, PeerId};
 
 use crate::config::Config;
@@ -61,31 +62,57 @@ pub(crate) struct DataFolder {
 impl DataFolder {
     /// Takes the folder, making it if there is none. Nothing of another process's, node's or cluster's is touched.
     pub(crate) fn take(config: &Config) -> Result<(DataFolder, NodeState), StartError> {
-        let path = config.data.clone();
-        let io = FileIo::open(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => StartError::InUse(path.clone()),
-            _ => StartError::io(format!("the data folder {} cannot be opened", path.display()))(error),
-        })?;
-        let folder = DataFolder { path, io: Arc::new(io) };
+        if !check_address(&config.address) {
+            return Err(StartError::Address { found: config.address.len() });
+        }
+        let folder = DataFolder::lock(&config.data)?;
         let mut state = match folder.load_upto("node", NODE_KIND, NODE_VERSION)? {
             Some((version, payload)) => folder.decode_state(version, &payload, config)?,
             None => folder.new_state(config)?,
         };
+        if state.starts >= STARTS_MAX {
+            return Err(StartError::StartsExhausted { folder: folder.path, starts: state.starts, most: STARTS_MAX });
+        }
         state.starts += 1;
+        if state.incarnations.len() >= INCARNATIONS_MAX {
+            // The first is the one that was acknowledged; of the others, any may be the one on record, and the oldest is the least likely.
+            state.incarnations.drain(1..=state.incarnations.len() - (INCARNATIONS_MAX - 1));
+        }
         state.incarnations.push(Incarnation { starts: state.starts, random: random_u64()? });
         folder.persist(&state)?;
         Ok((folder, state))
     }
 
-    fn decode_state(&self, version: u16, payload: &[u8], config: &Config) -> Result<NodeState, StartError> {
+    fn lock(path: &Path) -> Result<DataFolder, StartError> {
+        let io = FileIo::open(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => StartError::InUse(path.to_owned()),
+            _ => StartError::io(format!("the data folder {} cannot be opened", path.display()))(error),
+        })?;
+        Ok(DataFolder { path: path.to_owned(), io: Arc::new(io) })
+    }
+
+    /// The folder of a node that does not run, with what the node remembers. Nothing is changed.
+    pub(crate) fn of_stopped_node(path: &Path) -> Result<(DataFolder, NodeState), StartError> {
+        let folder = DataFolder::lock(path)?;
+        let missing = || StartError::NodeFileMissing { folder: path.to_owned(), found: "something".to_string() };
+        let (version, payload) = folder.load_upto("node", NODE_KIND, NODE_VERSION)?.ok_or_else(missing)?;
+        let state = folder.read_state(version, &payload)?;
+        Ok((folder, state))
+    }
+
+    fn read_state(&self, version: u16, payload: &[u8]) -> Result<NodeState, StartError> {
         let read = match version {
             1 => postcard::from_bytes(payload).map(state_of_version_one),
             _ => postcard::from_bytes(payload),
         };
-        let state = read.map_err(|error| StartError::Damaged {
+        read.map_err(|error| StartError::Damaged {
             file: self.path.join("node"),
             reason: format!("its checksum holds and its contents do not read: {error}"),
-        })?;
+        })
+    }
+
+    fn decode_state(&self, version: u16, payload: &[u8], config: &Config) -> Result<NodeState, StartError> {
+        let state = self.read_state(version, payload)?;
         match config.node {
             Some(NodeId(wanted)) if wanted != state.node.0 => {
                 Err(StartError::OtherNode { folder: self.path.clone(), found: state.node.0, wanted })

@@ -4,6 +4,7 @@
 //! commands to its state machine. Everything reaches the core through one inbox, and clients' requests come back through tickets. Only what waits for
 //! outcomes on behalf of clients is asynchronous; nothing else here knows tokio.
 
+mod adopt;
 mod ahead;
 mod config;
 mod core_thread;
@@ -18,11 +19,13 @@ mod node;
 mod on_panic;
 pub mod peers;
 mod proposer;
+mod replay;
 mod secret;
 pub mod tcp;
 mod view;
 mod waiting;
 
+pub use adopt::{Adopted, adopt};
 pub use config::Config;
 pub use database::Database;
 pub use error::{StartError, Unavailable};
@@ -31,5 +34,6 @@ pub use highwater_partition::{AckPolicy, Outcome, PeerStatus, Status};
 pub use highwater_replica::{ProposeError, Role};
 pub use measure::CommitLatency;
 pub use node::{Node, Prepared};
+pub use replay::{ReplayError, Replayed, replay};
 pub use secret::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX, Secret, SecretError, Secrets};
 pub use view::{NodeView, Rates};

@@ -20,7 +20,7 @@ use crate::error::{StartError, Unavailable};
 use crate::folder::{DataFolder, PeerList, UNFORMED, random_u64};
 use crate::inbox::{Inbox, ToCore};
 use crate::peers::{NoPeers, Peers};
-use crate::tcp::{Door, Introduction, TcpPeers, gather};
+use crate::tcp::{Door, ForwardStream, Introduction, NodeTls, PeerRefused, TcpPeers, dial_to_forward, gather};
 use crate::view::NodeView;
 
 /// How long a node that hands over waits for what it has executed to be committed. What is not by then is decided by the election.
@@ -31,7 +31,10 @@ pub struct Node {
     id: NodeId,
     cluster: u64,
     incarnation: Incarnation,
-    cluster_key: [u8; 32],
+    /// The key for batons of a cluster of one.
+    own_key: Option<[u8; 32]>,
+    introduction: Arc<Introduction>,
+    tls: NodeTls,
     addresses: BTreeMap<NodeId, String>,
     registry: Registry,
     inbox: Inbox,
@@ -51,6 +54,7 @@ pub struct Prepared {
     state: NodeState,
     peers: PeerList,
     introduction: Arc<Introduction>,
+    tls: NodeTls,
     door: Door,
 }
 
@@ -65,7 +69,7 @@ impl Prepared {
     pub fn run(mut self, waiting: impl FnMut(&BTreeMap<NodeId, String>) -> bool) -> Result<Option<Node>, StartError> {
         if self.state.cluster == UNFORMED {
             let Some((voters, cluster)) =
-                gather(&self.peers.addresses, &self.introduction, waiting).map_err(StartError::Forming)?
+                gather(&self.peers.addresses, &self.introduction, &self.tls, waiting).map_err(StartError::Forming)?
             else {
                 return Ok(None);
             };
@@ -102,14 +106,15 @@ impl Node {
             state.cluster,
             PeerId { node: state.node, log: state.log },
             incarnation,
-            config.secrets.as_ref().map(|secrets| secrets.accepted()[0].clone()),
+            config.secrets.clone(),
         ));
-        let door = Door::new(introduction.clone());
-        Ok(Prepared { config, folder, state, peers, introduction, door })
+        let tls = NodeTls::new().map_err(StartError::Tls)?;
+        let door = Door::new(introduction.clone(), tls.clone());
+        Ok(Prepared { config, folder, state, peers, introduction, tls, door })
     }
 
     fn start_with(prepared: Prepared, voters: Vec<PeerId>) -> Result<Node, StartError> {
-        let Prepared { config, folder, state, peers, introduction, door } = prepared;
+        let Prepared { config, folder, state, peers, introduction, tls, door } = prepared;
         let scratch = folder.clear_scratch()?;
         let incarnation = *state.incarnations.last().expect("taking the folder adds this start's incarnation");
         let (id, cluster) = (state.node, state.cluster);
@@ -130,9 +135,9 @@ impl Node {
             return Err(folder.peers_missing());
         }
         // Not before that: a key of its own is what a node alone is known by.
-        let cluster_key = match peers.addresses.is_empty() {
-            true => folder.cluster_key()?,
-            false => introduction.shared_key(),
+        let own_key = match peers.addresses.is_empty() {
+            true => Some(folder.cluster_key()?),
+            false => None,
         };
         let (inbox, receiver) = Inbox::new();
         let registry: Registry = Arc::new(RwLock::new(BTreeMap::new()));
@@ -141,7 +146,7 @@ impl Node {
         let peers: Box<dyn Peers> = match peers.addresses.is_empty() {
             true => Box::new(NoPeers),
             false => Box::new(
-                TcpPeers::dial(&peers.addresses, &introduction, &inbox)
+                TcpPeers::dial(&peers.addresses, &introduction, &tls, &door, &inbox)
                     .map_err(StartError::io("no threads for the other nodes"))?,
             ),
         };
@@ -168,7 +173,9 @@ impl Node {
             id,
             cluster,
             incarnation,
-            cluster_key,
+            own_key,
+            introduction,
+            tls,
             addresses,
             registry,
             inbox,
@@ -212,9 +219,27 @@ impl Node {
         self.incarnation
     }
 
-    /// The cluster's key for batons.
-    pub fn cluster_key(&self) -> &[u8; 32] {
-        &self.cluster_key
+    /// The cluster's keys for batons: new ones are made with the first, and those of any are accepted. There is one for each cluster secret that is accepted now.
+    pub fn baton_keys(&self) -> Vec<[u8; 32]> {
+        match self.own_key {
+            Some(key) => vec![key],
+            None => self.introduction.shared_keys(),
+        }
+    }
+
+    /// Whether nodes prove a secret to each other, so that who forwards a request is known.
+    pub fn has_secret(&self) -> bool {
+        self.introduction.secrets().is_some()
+    }
+
+    /// Dials another node to forward requests to it: HTTP/1.1, behind a proof that it is that node.
+    ///
+    /// # Errors
+    /// Any [`PeerRefused`]; nothing was forwarded.
+    pub async fn dial_to_forward(&self, node: NodeId) -> Result<ForwardStream, PeerRefused> {
+        let unknown = || std::io::Error::new(std::io::ErrorKind::NotFound, format!("node {node} has no known address"));
+        let address = self.addresses.get(&node).ok_or_else(unknown)?;
+        dial_to_forward(address, node, &self.introduction, &self.tls).await
     }
 
     /// A path for a new file that nobody needs over a restart. Whatever is left there is removed at the next start.

@@ -9,6 +9,12 @@ use highwater_wire::{Envelope, NodeId};
 pub trait Peers: Send {
     /// Sends, or drops if that node cannot be reached now. Never blocks.
     fn send(&mut self, to: NodeId, envelope: Envelope);
+
+    /// What that node sent is none of what an honest node sends, and has changed nothing: its connection is to be closed, and said why. `reason` is one of
+    /// a fixed number of texts, each of which says what was wanted.
+    fn refuse(&mut self, node: NodeId, reason: &str) {
+        let _ = (node, reason);
+    }
 }
 
 /// A cluster of one: there is nobody to send to.

@@ -212,9 +212,9 @@ impl<L: LogStore> Partition<L> {
         let log_is_told = self.starved().is_none();
         if log_is_told && self.driver.phase == Phase::Applying && self.driver.requested == self.driver.applied {
             let target = if leads.is_some() { end } else { hw };
-            if self.driver.applied < target {
-                let (to, batches) = self.whole_batches(self.driver.applied, target)?;
-                let from = self.driver.applied;
+            let from = self.driver.applied;
+            let (to, batches) = self.whole_batches(from, target)?;
+            if to > from {
                 self.driver.requested = to;
                 out.push(Effect::Machine(Command::Apply { from, to, batches, committed: to <= hw }));
             } else if let Some(epoch) = leads {
@@ -241,8 +241,12 @@ impl<L: LogStore> Partition<L> {
         Ok(())
     }
 
-    /// Whole batches from `from` on that end at or below `target`: at least one, since HW and the log's end both lie between batches.
+    /// Whole batches from `from` on that end at or below `target`, and where they end. The log's end lies between batches, and so does the HW of a leader that
+    /// keeps the protocol; with one that lies within a batch, that batch waits.
     fn whole_batches(&self, from: Offset, target: Offset) -> Result<(Offset, Bytes), LogError> {
+        if from >= target {
+            return Ok((from, Bytes::new()));
+        }
         let mut batches = self.log.read(from, APPLY_BYTES)?;
         let (mut to, mut size) = (from, 0);
         for batch in highwater_wire::batch::split(&batches) {
@@ -255,7 +259,6 @@ impl<L: LogStore> Partition<L> {
             to = header.base + header.count;
             size += bytes.len();
         }
-        assert!(to > from, "there is a whole batch between {from} and {target}");
         batches.truncate(size);
         Ok((to, batches))
     }

@@ -1,7 +1,7 @@
 //! What comes out of a partition.
 
 use highwater_replica::{ProposeError, ReadError, Role};
-use highwater_wire::{Dest, Envelope, Epoch, NodeId, Offset, PeerId, Position, Set, Version};
+use highwater_wire::{Dest, Envelope, Epoch, NodeId, Offset, PeerId, Position, Set, Unfit, Version};
 
 use crate::input::Ticket;
 use crate::machine::Command;
@@ -17,6 +17,8 @@ pub enum Effect<Job> {
     Machine(Command),
     /// Answer whoever waits.
     Answer(Ticket, Outcome),
+    /// That node sent what no honest one sends; it changed nothing.
+    Reject(NodeId, Unfit),
     /// The replica's role changed: for logs, metrics and whoever coordinates.
     Role(Role),
     /// The disk is full (with what it said) in the middle of a step: nothing is sent or written until there is room. `None`: there is room again, and

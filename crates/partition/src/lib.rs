@@ -8,6 +8,7 @@ mod effect;
 mod hold;
 mod input;
 mod machine;
+mod message;
 mod partition;
 mod propose;
 mod read;

@@ -158,19 +158,6 @@ impl<L: LogStore> Partition<L> {
         Ok(())
     }
 
-    /// A batch that finds no room is treated as lost: the stream falls silent, is opened anew, and goes on once there is space.
-    fn message(&mut self, now: Millis, envelope: Envelope, out: &mut Vec<Effect<L::FlushJob>>) -> Result<(), LogError> {
-        if let Body::Batch { batches, .. } = &envelope.body
-            && !batches.is_empty()
-        {
-            match self.log.reserve(batches.len()) {
-                Err(LogError::Full(_)) => return Ok(()),
-                other => other?,
-            }
-        }
-        self.drive(now, replica::Input::Message(envelope), out)
-    }
-
     /// Lets the replica decide about one input, and performs what it decided.
     pub(crate) fn drive(
         &mut self,
@@ -231,6 +218,7 @@ impl<L: LogStore> Partition<L> {
                 }
                 // HW is the replica's to keep; what follows from its rise is decided once, at the end of the step.
                 replica::Effect::HighWatermark(_) => {}
+                replica::Effect::Reject(node, unfit) => out.push(Effect::Reject(node, unfit)),
                 replica::Effect::Role(role) => self.role_changed(role, out),
                 replica::Effect::Read(id, result) => self.read_confirmed(Ticket(id), result, out),
             }

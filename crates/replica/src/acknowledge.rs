@@ -72,7 +72,7 @@ impl Replica {
         if !present || !peer.accepted {
             return;
         }
-        assert!(leo <= end, "{:?} acknowledges {leo}, but its leader's log ends at {end}", sender.peer);
+        assert!(leo <= end, "what is beyond the end was judged unfit before");
         peer.heard_at = now;
         peer.applied = peer.applied.max(applied);
         peer.acked = peer.acked.max(leo);

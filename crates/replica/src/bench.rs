@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use highwater_wire::batch::{self, Record};
 use highwater_wire::{
     Body, CommitRule, Dest, Envelope, Epoch, HardState, Incarnation, Lead, LogId, LogShape, NodeId, Offset,
-    PartitionId, PeerId, Sender, Set, StreamId, Version,
+    PartitionId, PeerId, Sender, Set, StreamId, Unfit, Version,
 };
 
 use crate::{Effect, Input, Mode, ProposeError, ReadError, Replica, Start, Timing};
@@ -36,6 +36,8 @@ pub(crate) struct Bench {
     pub(crate) coordinator: Vec<Envelope>,
     /// Answered reads: (replica, number, answer).
     pub(crate) reads: Vec<(usize, u64, Result<Offset, ReadError>)>,
+    /// What was rejected: (by which replica, whose it was, why).
+    pub(crate) rejected: Vec<(usize, NodeId, Unfit)>,
     pub(crate) now: u64,
 }
 
@@ -61,6 +63,7 @@ impl Bench {
             wire: VecDeque::new(),
             coordinator: Vec::new(),
             reads: Vec::new(),
+            rejected: Vec::new(),
             now: 0,
         };
         bench.replicas = (0..nodes).map(|index| bench.recover(index)).collect();
@@ -149,6 +152,7 @@ impl Bench {
                     queue.extend(more);
                 }
                 Effect::Read(id, answer) => self.reads.push((index, id, answer)),
+                Effect::Reject(node, unfit) => self.rejected.push((index, node, unfit)),
                 Effect::HighWatermark(_) | Effect::Role(_) => {}
             }
         }

@@ -73,10 +73,10 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use highwater_wire::{Body, CommitRule, Epoch};
+    use highwater_wire::{CommitRule, Epoch};
 
     use crate::Input;
-    use crate::bench::{Bench, stream_of};
+    use crate::bench::Bench;
 
     fn leader() -> Bench {
         let mut bench = Bench::appointed(2, CommitRule::Quorum { q: 2 });
@@ -89,12 +89,6 @@ mod tests {
     #[should_panic(expected = "beyond the end")]
     fn a_log_cannot_be_durable_beyond_its_end() {
         leader().step(0, Input::Flushed(2));
-    }
-
-    #[test]
-    #[should_panic(expected = "but its leader's log ends at")]
-    fn nobody_acknowledges_what_the_leader_has_not() {
-        leader().receive(0, 1, 1, Body::Ack { stream: stream_of(1, 1), leo: 5, applied: 0 });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What comes out of a replica.
 
 use bytes::Bytes;
-use highwater_wire::{Dest, Envelope, Epoch, HardState, Offset, PeerId, StreamId};
+use highwater_wire::{Dest, Envelope, Epoch, HardState, NodeId, Offset, PeerId, StreamId, Unfit};
 
 /// One thing to do. Effects are performed in order; if one fails, none of the later ones may be performed and the replica's log is poisoned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,8 @@ pub enum Effect {
     },
     /// HW is now this, on leader and follower alike. It never goes down, except where [`Role`] changes across a lossy epoch.
     HighWatermark(Offset),
+    /// That node sent what no honest one sends, and what was sent changed nothing: close its connection, and say so.
+    Reject(NodeId, Unfit),
     /// The role changed.
     Role(Role),
     /// The answer to [`crate::Input::Read`]: state up to the index, applied here, answers the read.

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use highwater_wire::batch;
-use highwater_wire::{Epoch, Offset, PeerId, StreamId};
+use highwater_wire::{Epoch, Offset, PeerId, StreamId, Unfit};
 
 use crate::Effect;
 use crate::state::Replica;
@@ -23,7 +23,9 @@ impl Replica {
         out: &mut Vec<Effect>,
     ) {
         let end = self.log.end;
-        let Some(stream) = self.stream_of(from, id).filter(|stream| stream.live) else { return };
+        if self.stream_of(from, id).is_none_or(|stream| !stream.live) {
+            return;
+        }
         if base < end {
             return;
         }
@@ -31,6 +33,12 @@ impl Replica {
             self.open(out);
             return;
         }
+        let runs = self.epochs_of(&batches, end);
+        let Ok(runs) = runs.map_err(|unfit| out.push(Effect::Reject(from.node, unfit))) else {
+            self.end_stream();
+            return;
+        };
+        let Some(stream) = self.stream_of(from, id) else { return };
         let news = hw > stream.told;
         stream.told = stream.told.max(hw);
         // Only a batch that brings nothing else is a heartbeat; answering news of HW as well would double the messages of every write.
@@ -38,10 +46,6 @@ impl Replica {
         self.timers.stream_at = self.timers.now;
         self.hear_leader();
         if !batches.is_empty() {
-            let Some(runs) = self.epochs_of(&batches, end) else {
-                self.end_stream();
-                return;
-            };
             for (epoch, count) in runs {
                 self.log.append(epoch, count);
             }
@@ -55,22 +59,20 @@ impl Replica {
         self.follow_high_watermark(out);
     }
 
-    /// The (epoch, number of entries) of each batch; none if these are not whole, unbroken batches that may follow on this log's end.
-    fn epochs_of(&self, batches: &Bytes, end: Offset) -> Option<Vec<(Epoch, u64)>> {
-        assert!(!batches.is_empty(), "there are batches");
+    /// The (epoch, number of entries) of each batch. Refused are any that are not whole, unbroken batches that may follow on this log's end.
+    fn epochs_of(&self, batches: &Bytes, end: Offset) -> Result<Vec<(Epoch, u64)>, Unfit> {
         let (mut next, mut last) = (end, self.log.last_epoch());
         let mut runs = Vec::new();
         for item in batch::split(batches) {
-            let (_, bytes) = item.ok()?;
-            let header = batch::check(&bytes).ok()?;
-            if header.base != next || Some(header.epoch) < last || Some(header.epoch) > self.hard.promised {
-                return None;
-            }
+            let checked = item.and_then(|(_, bytes)| batch::check(&bytes));
+            let header = checked.map_err(|error| Unfit::new("entries come as whole and sound batches", error))?;
+            let follows = header.base == next && Some(header.epoch) >= last && Some(header.epoch) <= self.hard.promised;
+            Unfit::unless(follows, "batches follow each other in offsets and epochs", (next, last, header))?;
             next += header.count;
             last = Some(header.epoch);
             runs.push((header.epoch, header.count));
         }
-        Some(runs).filter(|runs| !runs.is_empty())
+        Ok(runs)
     }
 }
 

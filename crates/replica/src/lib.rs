@@ -22,6 +22,7 @@
 //! | changing the ISR | `isr` |
 //! | linearizable reads | `read_index` (leader), `ask_index` (follower) |
 //! | being refused | `refuse` |
+//! | what no honest peer sends | `judge` |
 //! | telling an older copy of a voter's folder | `incarnations` |
 //! | what is due when | `timers` |
 //! | what must hold after every step | `check` |
@@ -40,6 +41,7 @@ mod high_watermark;
 mod incarnations;
 mod input;
 mod isr;
+mod judge;
 mod lead;
 mod promise;
 mod query;

@@ -31,11 +31,20 @@ impl Replica {
             Some(leading) => {
                 let reader = Reader::Follower(from, id);
                 let served = leading.round.as_ref().is_some_and(|round| round.readers.contains(&reader));
-                if !served && !leading.waiting.iter().any(|waiting| waiting.reader == reader) {
+                // A follower has one question out, and their numbers rise: of several that wait, only the last is still asked.
+                let waits = |read: &WaitingRead| matches!(read.reader, Reader::Follower(node, other) if node == from && other >= id);
+                if !served && !leading.waiting.iter().any(waits) {
+                    self.forget_question(from);
                     self.read_at_leader(reader, out);
                 }
             }
             None => self.send(from, Body::ReadIndexAnswer { id, index: None }, out),
+        }
+    }
+
+    fn forget_question(&mut self, from: NodeId) {
+        if let Some(leading) = self.part.leading_mut() {
+            leading.waiting.retain(|read| !matches!(read.reader, Reader::Follower(node, _) if node == from));
         }
     }
 

@@ -5,7 +5,7 @@
 //! lost, nobody would ever repeat it to one who asks for no change of the set; a self-electing leader or candidate raises to that epoch, which
 //! somebody has entered and which it could otherwise never lead past.
 
-use highwater_wire::{Body, Epoch, NodeId};
+use highwater_wire::{Body, Epoch, NodeId, PeerId};
 
 use crate::Effect;
 use crate::state::{Part, Replica};
@@ -34,9 +34,9 @@ impl Replica {
         self.send(node, Body::Refused { promised }, out);
     }
 
-    /// Somebody has promised `epoch` and refuses what this replica sent.
-    pub(crate) fn refused(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
-        if Some(epoch) <= self.hard.promised {
+    /// `from` has promised `epoch` and refuses what this replica sent. In the self-electing partition only voters promise.
+    pub(crate) fn refused(&mut self, from: PeerId, epoch: Epoch, out: &mut Vec<Effect>) {
+        if Some(epoch) <= self.hard.promised || self.voters().is_some_and(|voters| !voters.contains(&from)) {
             return;
         }
         let electing = self.voters().is_some();

@@ -32,13 +32,13 @@ impl Replica {
         self.voters().is_some_and(|voters| voters.contains(&self.me)) && self.part.leading().is_none()
     }
 
-    /// The randomised time without a leader has passed: ask whether this replica would win.
+    /// The randomised time without a leader has passed: ask whether this replica would win. With epochs exhausted nobody is elected any more.
     pub(crate) fn canvass(&mut self, out: &mut Vec<Effect>) {
         if !self.may_stand() {
             return;
         }
         let heard = self.hard.promised.max(self.heard_epoch);
-        let epoch = heard.map_or(Epoch(0), Epoch::next);
+        let Some(epoch) = heard.map_or(Some(Epoch(0)), Epoch::next) else { return };
         assert!(Some(epoch) > self.hard.promised, "a candidate stands for a later epoch");
         self.hears_leader = false;
         self.canvass = Some(Canvass { epoch, yes: BTreeSet::from([self.me]) });

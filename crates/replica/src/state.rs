@@ -32,11 +32,13 @@ pub struct Replica {
     pub(crate) part: Part,
     /// The greatest epoch this incarnation has led: an epoch is led once.
     pub(crate) led: Option<Epoch>,
+    /// The greatest epoch this incarnation has promised to a coordinator: only there may it be appointed.
+    pub(crate) answered: Option<Epoch>,
     /// The newest stream this incarnation has opened.
     pub(crate) last_stream: StreamId,
     /// Numbers this incarnation's confirmation rounds and questions for a read index.
     pub(crate) last_question: u64,
-    /// Self-electing: the greatest epoch that somebody is known to have entered.
+    /// The greatest epoch that somebody is known to have entered. Self-electing: by what they say; appointed: by the committed record alone.
     pub(crate) heard_epoch: Option<Epoch>,
     /// Self-electing: a running question whether this replica would win.
     pub(crate) canvass: Option<Canvass>,

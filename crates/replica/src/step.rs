@@ -38,6 +38,7 @@ impl Replica {
             applied: 0,
             part: Part::Idle,
             led: None,
+            answered: None,
             last_stream: StreamId::before_first_of(incarnation),
             last_question: 0,
             heard_epoch: None,
@@ -52,7 +53,7 @@ impl Replica {
     /// Takes in one event at the time `now`, and puts out what follows, in the order in which it must be performed.
     ///
     /// # Panics
-    /// If a law is broken: by this replica, by another that leads the same epoch, or by a log that says it is durable beyond its end.
+    /// If a law is broken by this replica, or by a log that says it is durable beyond its end. What another sends breaks none: it is refused.
     pub fn step(&mut self, now: Millis, input: Input, out: &mut Vec<Effect>) {
         self.advance_clock(now);
         let before = self.milestones();
@@ -68,15 +69,24 @@ impl Replica {
         self.check(before);
     }
 
+    /// The committed record names this epoch, by whatever leap.
+    pub fn recorded(&mut self, epoch: Epoch) {
+        assert!(self.voters().is_none(), "the self-electing partition has no record");
+        self.heard_epoch = self.heard_epoch.max(Some(epoch));
+    }
+
     fn receive(&mut self, envelope: Envelope, out: &mut Vec<Effect>) {
-        let Envelope { partition, sender, epoch, body } = envelope;
-        assert_eq!(partition, self.partition, "a message of another partition");
+        assert_eq!(envelope.partition, self.partition, "a message of another partition");
+        if let Err(unfit) = self.judge(&envelope) {
+            return self.reject(&envelope, unfit, out);
+        }
+        let Envelope { sender, epoch, body, .. } = envelope;
         if !self.may_be_heard(sender, out) {
             return;
         }
         self.note_epoch(epoch, &body);
         match body {
-            Body::Refused { promised } => self.refused(promised, out),
+            Body::Refused { promised } => self.refused(sender.peer, promised, out),
             Body::WhoLeads => self.answer_who_leads(sender, out),
             body => match epoch {
                 Some(epoch) if Some(epoch) >= self.hard.promised => self.receive_in(sender, epoch, body, out),

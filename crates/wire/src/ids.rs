@@ -38,18 +38,17 @@ impl PartitionId {
 }
 
 /// A leader epoch: raised by every election, unique to one leader of one partition. `None` in an `Option<Epoch>` is less than every epoch.
-/// In batches it is Kafka's `i32`, so it is at most `i32::MAX`.
+/// At most [`Epoch::MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
 impl Epoch {
-    /// The epoch after this one.
-    ///
-    /// # Panics
-    /// If the epoch does not fit in Kafka's `i32` any more, after 2^31 elections.
-    pub fn next(self) -> Epoch {
-        assert!(self.0 < i32::MAX as u32, "leader epochs are exhausted");
-        Epoch(self.0 + 1)
+    /// The greatest epoch that is ever entered: 2^30. In batches an epoch is Kafka's `i32`, which leaves as much room above.
+    pub const MAX: Epoch = Epoch(1 << 30);
+
+    /// The epoch after this one; `None` if epochs are exhausted, after 2^30 elections of one partition or by a node that lied. Nobody is elected then any more.
+    pub fn next(self) -> Option<Epoch> {
+        (self < Epoch::MAX).then(|| Epoch(self.0 + 1))
     }
 }
 
@@ -66,7 +65,7 @@ impl StreamId {
     /// What comes before the first stream of this process.
     ///
     /// # Panics
-    /// If the start counter does not fit into 32 bits.
+    /// If the start counter does not fit into 32 bits, which is seen to before a node starts.
     pub fn before_first_of(process: Incarnation) -> StreamId {
         assert!(process.starts < 1 << 32, "starts are counted by 32 bits here: {process:?}");
         StreamId(process.starts << 32)

@@ -3,6 +3,7 @@
 //! Nothing here decides anything. What may be sent when is `replica`'s and `coordinator`'s business; what lies on a disk is `log`'s.
 
 pub mod batch;
+pub mod check;
 pub mod codec;
 pub mod epochs;
 pub mod hard_state;
@@ -14,6 +15,7 @@ mod varint;
 #[cfg(test)]
 mod fuzz_tests;
 
+pub use check::{Unfit, check};
 pub use epochs::LogShape;
 pub use hard_state::HardState;
 pub use ids::{

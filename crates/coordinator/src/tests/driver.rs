@@ -5,33 +5,33 @@ use highwater_wire::{LogId, Rank, Set, Version};
 use super::*;
 use crate::command::Void;
 
-const MAIN: PartitionId = PartitionId(1);
+pub(crate) const MAIN: PartitionId = PartitionId(1);
 
-fn peer(n: u32) -> PeerId {
+pub(crate) fn peer(n: u32) -> PeerId {
     PeerId { node: NodeId(n), log: LogId(u64::from(n) * 10) }
 }
 
-fn start(starts: u64) -> Incarnation {
+pub(crate) fn start(starts: u64) -> Incarnation {
     Incarnation { starts, random: starts * 1000 }
 }
 
-fn sender(n: u32, starts: u64) -> Sender {
+pub(crate) fn sender(n: u32, starts: u64) -> Sender {
     Sender { peer: peer(n), incarnation: start(starts) }
 }
 
-fn rank(epoch: u32, leo: u64) -> Rank {
+pub(crate) fn rank(epoch: u32, leo: u64) -> Rank {
     Rank { last_epoch: Some(Epoch(epoch)), leo }
 }
 
-struct World {
+pub(crate) struct World {
     now: Millis,
-    metadata: Metadata,
-    coordinator: Coordinator,
-    out: Vec<Action>,
+    pub(crate) metadata: Metadata,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) out: Vec<Action>,
 }
 
 /// The coordinator on node 1, in that epoch of the metadata.
-fn begin(metadata: Metadata, rule: CommitRule, epoch: u32, now: Millis, gone: &[u32]) -> World {
+pub(crate) fn begin(metadata: Metadata, rule: CommitRule, epoch: u32, now: Millis, gone: &[u32]) -> World {
     let start = CoordinatorStart {
         me: sender(1, 1),
         epoch: Epoch(epoch),
@@ -48,7 +48,7 @@ fn begin(metadata: Metadata, rule: CommitRule, epoch: u32, now: Millis, gone: &[
 }
 
 /// Three nodes registered, `main` created, and the ballot for its first leader begun.
-fn created(rule: CommitRule) -> World {
+pub(crate) fn created(rule: CommitRule) -> World {
     let mut world = begin(Metadata::default(), rule, 7, 1000, &[]);
     for n in 1..=3 {
         world.register(n, &[1]);
@@ -59,7 +59,7 @@ fn created(rule: CommitRule) -> World {
 }
 
 /// As above, and node `leader` appointed in epoch 0.
-fn led(rule: CommitRule, leader: u32) -> World {
+pub(crate) fn led(rule: CommitRule, leader: u32) -> World {
     let mut world = created(rule);
     let ballot = world.asked().expect("the first leader is balloted for").0;
     for n in 1..=3 {
@@ -72,27 +72,27 @@ fn led(rule: CommitRule, leader: u32) -> World {
 }
 
 impl World {
-    fn step(&mut self, event: Event) {
+    pub(crate) fn step(&mut self, event: Event) {
         self.coordinator.step(self.now, event, &self.metadata, &mut self.out);
     }
 
-    fn message(&mut self, from: Sender, partition: PartitionId, epoch: Option<u32>, body: Body) {
+    pub(crate) fn message(&mut self, from: Sender, partition: PartitionId, epoch: Option<u32>, body: Body) {
         self.step(Event::Message(Envelope { partition, sender: from, epoch: epoch.map(Epoch), body }));
     }
 
-    fn register(&mut self, n: u32, starts: &[u64]) {
+    pub(crate) fn register(&mut self, n: u32, starts: &[u64]) {
         let incarnations: Vec<Incarnation> = starts.iter().map(|s| start(*s)).collect();
         let from = Sender { peer: peer(n), incarnation: incarnations[incarnations.len() - 1] };
         let body = Body::Register { incarnations, address: format!("node-{n}") };
         self.message(from, PartitionId::METADATA, None, body);
     }
 
-    fn promise(&mut self, n: u32, ballot: u64, epoch: u32, rank: Rank) {
+    pub(crate) fn promise(&mut self, n: u32, ballot: u64, epoch: u32, rank: Rank) {
         self.message(sender(n, 1), MAIN, Some(epoch), Body::Promise { ballot, rank });
     }
 
     /// Lets time pass in heartbeats, which these nodes send.
-    fn pass(&mut self, ms: Millis, alive: &[u32]) {
+    pub(crate) fn pass(&mut self, ms: Millis, alive: &[u32]) {
         let until = self.now + ms;
         while self.now < until {
             self.now = (self.now + 100).min(until);
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// What was proposed since the last look, which is forgotten.
-    fn proposed(&mut self) -> Vec<Command> {
+    pub(crate) fn proposed(&mut self) -> Vec<Command> {
         let mut commands = Vec::new();
         self.out.retain(|action| match action {
             Action::Propose(command) => {
@@ -117,19 +117,19 @@ impl World {
     }
 
     /// Commits everything proposed so far, and tells the coordinator. Returns what became of it.
-    fn commit(&mut self) -> Vec<Applied> {
+    pub(crate) fn commit(&mut self) -> Vec<Applied> {
         let commands = self.proposed();
         commands.into_iter().map(|command| self.apply(command)).collect()
     }
 
-    fn apply(&mut self, command: Command) -> Applied {
+    pub(crate) fn apply(&mut self, command: Command) -> Applied {
         let applied = self.metadata.apply(&command);
         self.step(Event::Applied(command, applied));
         applied
     }
 
     /// The last ballot's number and epoch that a replica was asked for.
-    fn asked(&self) -> Option<(u64, u32)> {
+    pub(crate) fn asked(&self) -> Option<(u64, u32)> {
         self.out.iter().rev().find_map(|action| match action {
             Action::Send(_, Envelope { epoch: Some(epoch), body: Body::PromiseRequest { ballot }, .. }) => {
                 Some((*ballot, epoch.0))
@@ -138,11 +138,11 @@ impl World {
         })
     }
 
-    fn record(&self) -> &crate::PartitionRecord {
+    pub(crate) fn record(&self) -> &crate::PartitionRecord {
         self.metadata.partition(MAIN).expect("main was created")
     }
 
-    fn sent(&self, n: u32) -> Vec<&Body> {
+    pub(crate) fn sent(&self, n: u32) -> Vec<&Body> {
         self.out
             .iter()
             .filter_map(|action| match action {
@@ -152,7 +152,7 @@ impl World {
             .collect()
     }
 
-    fn leads_told(&self, n: u32) -> usize {
+    pub(crate) fn leads_told(&self, n: u32) -> usize {
         self.sent(n).iter().filter(|body| matches!(body, Body::Lead(_))).count()
     }
 }

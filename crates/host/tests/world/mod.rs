@@ -7,12 +7,12 @@ mod disk;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use highwater_host::{Effect, Host, HostError, HostStart, Input, NodeState};
+use highwater_host::{Effect, Folders, Host, HostError, HostStart, Input, NodeState};
 use highwater_log::LogStore;
 use highwater_partition::{AckPolicy, Command, Input as PartitionInput, Outcome, Proposal, Reign, Ticket};
 use highwater_replica::{Role, Timing};
 use highwater_wire::batch::{self, Record};
-use highwater_wire::{CommitRule, Envelope, Incarnation, LogId, NodeId, Offset, PartitionId, PeerId};
+use highwater_wire::{CommitRule, Envelope, Epoch, HardState, Incarnation, LogId, NodeId, Offset, PartitionId, PeerId};
 
 pub use chaos::Chaos;
 pub use disk::{Disk, Job};
@@ -59,6 +59,8 @@ pub struct World {
     starts: u64,
     /// If set, messages and flushes go there.
     pub chaos: Option<Chaos>,
+    /// Counts what was rejected while somebody lies.
+    rejections: Option<usize>,
 }
 
 impl World {
@@ -76,6 +78,7 @@ impl World {
             tickets: 0,
             starts: 0,
             chaos: None,
+            rejections: None,
         }
     }
 
@@ -195,6 +198,21 @@ impl World {
         self.now - begun
     }
 
+    /// A message made by hand arrives at node `n`, which rejects it as often as is returned.
+    pub fn rejected_by(&mut self, n: u32, envelope: Envelope) -> usize {
+        self.rejections = Some(0);
+        self.input(n, Input::Message(envelope));
+        self.rejections.take().unwrap_or_default()
+    }
+
+    /// Node `n`, which does not run, has promised that epoch to somebody.
+    pub fn promise_durably(&mut self, n: u32, id: PartitionId, epoch: Epoch) {
+        let mut disk = self.node(n).disk.clone();
+        let mut log = disk.open(id, "", peer(n).log).expect("it opens");
+        let hard = HardState { promised: Some(epoch), ..log.hard_state().clone() };
+        log.persist(&hard).expect("it is kept");
+    }
+
     pub fn input(&mut self, n: u32, input: Input) {
         self.inputs.push_back((n, input));
         self.settle();
@@ -221,6 +239,7 @@ impl World {
             match effect {
                 Effect::Persist(state) => self.node(n).state = state,
                 Effect::Send(to, envelope) => {
+                    assert_eq!(highwater_wire::check(&envelope), Ok(()), "no honest message is unfit: {envelope:?}");
                     assert_ne!(to, NodeId(n), "what a node tells itself stays inside");
                     match &mut self.chaos {
                         Some(chaos) => chaos.wire.push((n, to.0, envelope)),
@@ -248,6 +267,11 @@ impl World {
                     let before = self.node(n).answers.insert(ticket, outcome);
                     assert!(before.is_none(), "every ticket is answered once");
                 }
+                // Nobody lies here, unless the test does.
+                Effect::Reject(node, unfit) => match &mut self.rejections {
+                    Some(count) => *count += 1,
+                    None => panic!("node {n} rejects what node {node} sent: {unfit}"),
+                },
                 Effect::Role(..) | Effect::DiskFull(..) => {}
                 Effect::Halted(id, reason) => {
                     self.node(n).halted.insert(id, reason);

@@ -8,40 +8,17 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use highwater_wire::NodeId;
 use http_body_util::BodyExt;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 
+use super::carry::Refused;
 use crate::app::App;
 
 /// Names the node that forwarded a request.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
 /// Marks an answer that says that nothing was done: whoever leads by then is to be asked.
 pub(super) const DECLINED: HeaderName = HeaderName::from_static("highwater-declined");
-const CONNECT_WAIT: Duration = Duration::from_millis(500);
 /// What is kept of a refusal in order to read it.
 const REFUSAL_BYTES: usize = 64 << 10;
-
-/// Connections to other nodes, kept and used again.
-pub(crate) struct Forwarder {
-    client: Client<HttpConnector, Body>,
-}
-
-impl Forwarder {
-    pub(crate) fn new() -> Forwarder {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_WAIT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(10))
-            // A kept connection that the other end closes just now must not turn into a second try of a request that was sent.
-            .retry_canceled_requests(false)
-            .build(connector);
-        Forwarder { client }
-    }
-}
 
 /// Why a try brought no answer.
 pub(super) enum Tried {
@@ -58,24 +35,22 @@ pub(super) async fn send(
     parts: &axum::http::request::Parts,
     body: Body,
 ) -> Result<Response, Tried> {
-    let address =
-        app.node.address_of(node).ok_or_else(|| Tried::Nothing(format!("no address is known for node {node}")))?;
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let uri: Uri =
-        format!("http://{address}{path}").parse().map_err(|error| Tried::Nothing(format!("{address}: {error}")))?;
+        format!("http://{node}{path}").parse().map_err(|error| Tried::Nothing(format!("the path {path}: {error}")))?;
     let mut request = Request::new(body);
     *request.method_mut() = parts.method.clone();
     *request.uri_mut() = uri;
     *request.headers_mut() = parts.headers.clone();
-    for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::EXPECT] {
+    for name in [header::CONNECTION, header::TRANSFER_ENCODING, header::EXPECT] {
         request.headers_mut().remove(name);
     }
+    request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
     request.headers_mut().insert(FORWARDED, HeaderValue::from(app.node.id().0));
-    match app.forwarder.client.request(request).await {
-        Ok(response) => Ok(response.map(Body::new).into_response()),
-        Err(error) if error.is_connect() => Err(Tried::Nothing(format!("node {node} cannot be reached at {address}"))),
-        Err(error) => Err(Tried::Broken(error.to_string())),
-    }
+    app.forwarder.request(node, request).await.map_err(|refused| match refused {
+        Refused::Unsent(reason) => Tried::Nothing(reason),
+        Refused::Broken(reason) => Tried::Broken(reason),
+    })
 }
 
 /// Whether another node of the cluster asks, who wants to know what is here and nothing else.

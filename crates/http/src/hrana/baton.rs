@@ -73,6 +73,13 @@ impl Baton {
     }
 }
 
+impl Baton {
+    /// Reads a baton that was made with any of these keys.
+    pub(crate) fn open_by_any(text: &str, keys: &[[u8; 32]]) -> Option<Baton> {
+        keys.iter().find_map(|key| Baton::open(text, key))
+    }
+}
+
 fn mac(key: &[u8; 32], body: &[u8]) -> Hmac<Sha256> {
     let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(key).expect("HMAC takes keys of every length");
     mac.update(b"highwater baton");

@@ -73,7 +73,8 @@ struct Table {
 pub(crate) struct Streams {
     node: NodeId,
     incarnation: Incarnation,
-    key: [u8; 32],
+    /// The keys of the moment: a cluster secret may be replaced.
+    node_of: Arc<Node>,
     places: Arc<Shares>,
     texts: Arc<Shares>,
     limits: Limits,
@@ -92,11 +93,11 @@ pub(crate) struct Taken<'a> {
 }
 
 impl Streams {
-    pub(crate) fn new(node: &Node, limits: &Limits) -> Streams {
+    pub(crate) fn new(node: &Arc<Node>, limits: &Limits) -> Streams {
         Streams {
             node: node.id(),
             incarnation: node.incarnation(),
-            key: *node.cluster_key(),
+            node_of: node.clone(),
             places: Shares::new("streams open", limits.streams),
             texts: Shares::new("bytes of stored texts", limits.stored_bytes_all),
             limits: limits.clone(),
@@ -131,7 +132,7 @@ impl Streams {
     /// The stream that a baton names, or what became of it. It is given only to the party that opened it, for the database it is on; an attempt of another
     /// changes nothing, so that the rightful bearer goes on with the same baton.
     pub(crate) fn take(&self, text: &str, db: &Database, party: &Party) -> Result<(Taken<'_>, Box<Stream>), Failure> {
-        let baton = Baton::open(text, &self.key).ok_or_else(|| {
+        let baton = Baton::open_by_any(text, &self.node_of.baton_keys()).ok_or_else(|| {
             Failure::bad("BATON_INVALID", "this baton was not made by this cluster; send null to open a new stream")
         })?;
         if baton.node != self.node {
@@ -274,8 +275,9 @@ impl Taken<'_> {
         let slot = Slot::Idle { sequence, since: Instant::now(), in_transaction, stream };
         let replaced = self.streams.table().open.insert(self.id, slot);
         debug_assert!(matches!(replaced, Some(Slot::Busy) | None), "a taken stream has no other user");
-        let Streams { node, incarnation, key, .. } = self.streams;
-        Baton { node: *node, incarnation: *incarnation, stream: self.id, sequence, in_transaction }.seal(key)
+        let Streams { node, incarnation, node_of, .. } = self.streams;
+        let key = node_of.baton_keys()[0];
+        Baton { node: *node, incarnation: *incarnation, stream: self.id, sequence, in_transaction }.seal(&key)
     }
 
     /// Notes that the stream was closed.

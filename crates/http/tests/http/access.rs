@@ -45,13 +45,14 @@ fn readers_read_and_nobody_comes_in_without_a_token() {
 }
 
 #[tokio::test]
-async fn an_address_that_others_reach_is_not_listened_on_without_tokens_and_a_secret() {
-    let bind = |tokens: Tokens, has_cluster_secret| {
+async fn an_address_that_others_reach_is_not_listened_on_without_tokens_a_secret_and_tls() {
+    let bind = |tokens: Tokens, has_cluster_secret, plain| {
         let listen = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
-        Server::bind(ServerConfig { tokens, has_cluster_secret, ..ServerConfig::new(listen) })
+        Server::bind(ServerConfig { tokens, has_cluster_secret, plain, ..ServerConfig::new(listen) })
     };
     let tokens = Tokens::new(vec!["t".into()], vec![]);
-    assert!(matches!(bind(Tokens::default(), true).await, Err(BindError::Refused(_))));
-    assert!(matches!(bind(tokens.clone(), false).await, Err(BindError::Refused(_))));
-    assert!(bind(tokens, true).await.is_ok());
+    assert!(matches!(bind(Tokens::default(), true, true).await, Err(BindError::Refused(_))));
+    assert!(matches!(bind(tokens.clone(), false, true).await, Err(BindError::Refused(_))));
+    assert!(matches!(bind(tokens.clone(), true, false).await, Err(BindError::Refused(_))));
+    assert!(bind(tokens, true, true).await.is_ok());
 }

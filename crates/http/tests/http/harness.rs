@@ -64,7 +64,7 @@ impl Served {
             runtime.block_on(Server::bind(configure(ServerConfig::new(listen)))).expect("loopback may be listened on");
         let address = server.address();
         let prepared = Node::prepare(config).expect("a node starts on an empty folder");
-        let server = runtime.block_on(async { server.open(&prepared) }).expect("a listener can be served");
+        let server = runtime.block_on(async { server.open(&prepared) });
         let node = prepared.run(|_| false).expect("a cluster of one starts").expect("and waits for nobody");
         let node = Arc::new(node);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -73,7 +73,7 @@ impl Served {
             let told = async move {
                 let _ = stopped.await;
             };
-            server.run(served.clone(), told).await.expect("serving ends well");
+            server.run(served.clone(), told).await;
             tokio::task::spawn_blocking(move || served.stop()).await.expect("the node stops");
         });
         let begun = Instant::now();

@@ -1,7 +1,6 @@
 //! One dialled connection: kept up, written to, watched.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -11,7 +10,9 @@ use bytes::BytesMut;
 use highwater_host::Input;
 use highwater_wire::{Envelope, NodeId, codec};
 
-use super::introduce::{Introduction, PeerRefused};
+use super::channel::{Dialled, dial};
+use super::introduce::{Introduction, PeerRefused, Proven};
+use super::tls::NodeTls;
 use super::weight;
 use crate::inbox::{Inbox, ToCore};
 
@@ -19,7 +20,6 @@ use crate::inbox::{Inbox, ToCore};
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// Envelopes are gathered into one write up to this many bytes.
 const WRITE_BYTES: usize = 256 << 10;
-const DIAL_WAIT: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -42,6 +42,7 @@ impl Link {
         node: NodeId,
         address: String,
         introduction: Arc<Introduction>,
+        tls: NodeTls,
         inbox: Inbox,
     ) -> io::Result<Link> {
         let (queue, receiver) = mpsc::channel();
@@ -50,6 +51,7 @@ impl Link {
             node,
             address,
             introduction,
+            tls,
             inbox,
             queued_bytes: queued_bytes.clone(),
             own: queue.clone(),
@@ -86,6 +88,7 @@ struct Dialler {
     node: NodeId,
     address: String,
     introduction: Arc<Introduction>,
+    tls: NodeTls,
     inbox: Inbox,
     queued_bytes: Arc<AtomicUsize>,
     own: Sender<ToLink>,
@@ -106,13 +109,13 @@ impl Dialler {
         let mut pause = PAUSE_MIN;
         let mut was_connected = false;
         loop {
-            match self.connect() {
-                Ok((stream, version)) => {
-                    self.version = version;
+            match dial(&self.address, self.node, &self.introduction, &self.tls) {
+                Ok((connection, proven)) => {
+                    self.version = proven.version;
                     tracing::info!(node = self.node.0, address = %self.address, "connected");
                     (pause, was_connected, self.last_complaint) = (PAUSE_MIN, true, None);
                     let begun = Instant::now();
-                    match self.pump(stream, queue) {
+                    match self.pump(connection, &proven, queue) {
                         Pumped::Stopped => return,
                         Pumped::Broken => {
                             tracing::info!(node = self.node.0, "the connection broke");
@@ -141,28 +144,11 @@ impl Dialler {
         }
     }
 
-    fn connect(&self) -> Result<(TcpStream, u16), PeerRefused> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", self.address));
-        for address in self.address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, DIAL_WAIT) {
-                Ok(mut stream) => {
-                    let (hello, version, _) = self.introduction.exchange(&mut stream)?;
-                    if hello.node != self.node {
-                        return Err(PeerRefused::OtherNode { wanted: self.node, found: hello.node });
-                    }
-                    return Ok((stream, version));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last.into())
-    }
-
     /// Writes what is queued until the connection ends. Several envelopes share a write if they are there together.
-    fn pump(&mut self, stream: TcpStream, queue: &Receiver<ToLink>) -> Pumped {
+    fn pump(&mut self, mut connection: Dialled, proven: &Proven, queue: &Receiver<ToLink>) -> Pumped {
         self.connections += 1;
         let number = self.connections;
-        if let Err(error) = self.watch(&stream, number) {
+        if let Err(error) = self.watch(&connection, number) {
             tracing::warn!(node = self.node.0, %error, "a connection cannot be watched");
             return Pumped::Broken;
         }
@@ -185,13 +171,17 @@ impl Dialler {
             if let Some(end) = end {
                 break end;
             }
-            if (&stream).write_all(&out).is_err() {
+            if !self.introduction.still_accepts(proven) {
+                tracing::info!(node = self.node.0, "the cluster secret was replaced: the connection is made anew");
+                break Pumped::Broken;
+            }
+            if connection.write_all(&out).is_err() {
                 break Pumped::Broken;
             }
             out.clear();
         };
-        // The thread that watches it ends with it; the other end may have closed it before.
-        let _ = stream.shutdown(Shutdown::Both);
+        // The thread that watches it ends with it.
+        connection.end();
         outcome
     }
 
@@ -205,9 +195,9 @@ impl Dialler {
         }
     }
 
-    /// Starts a thread that notices the end of the connection: nothing is ever received on it.
-    fn watch(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
-        let (mut watched, own) = (stream.try_clone()?, self.own.clone());
+    /// Starts a thread that notices the end of the connection: nothing is received on it that would mean anything.
+    fn watch(&self, connection: &Dialled, number: u64) -> io::Result<()> {
+        let (mut watched, own) = (connection.socket()?, self.own.clone());
         std::thread::Builder::new().name(format!("watch-{}", self.node)).spawn(move || {
             let mut byte = [0; 1];
             while matches!(watched.read(&mut byte), Ok(1)) {}

@@ -7,21 +7,20 @@
 //! lost, or belongs elsewhere, and must not form a cluster of its own.
 
 use std::collections::BTreeMap;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
 
 use highwater_wire::{LogId, NodeId, PeerId};
 use sha2::{Digest, Sha256};
 
+use super::channel::dial;
 use super::introduce::{Introduction, PeerRefused};
-
-const DIAL_WAIT: Duration = Duration::from_secs(1);
+use super::tls::NodeTls;
 
 /// Asks every node who it is until all have answered; returns the first voters and the cluster's number. `waiting` is told, whenever that changes, who is
 /// still missing and why; it returns whether to go on.
 pub(crate) fn gather(
     addresses: &BTreeMap<NodeId, String>,
     introduction: &Introduction,
+    tls: &NodeTls,
     mut waiting: impl FnMut(&BTreeMap<NodeId, String>) -> bool,
 ) -> Result<Option<(Vec<PeerId>, u64)>, PeerRefused> {
     let mut known: BTreeMap<NodeId, LogId> = BTreeMap::from([(introduction.me().node, introduction.me().log)]);
@@ -32,7 +31,7 @@ pub(crate) fn gather(
             if known.contains_key(node) {
                 continue;
             }
-            match ask(*node, address, introduction) {
+            match ask(*node, address, introduction, tls) {
                 Ok((log, cluster)) => {
                     known.insert(*node, log);
                     clusters.insert(*node, cluster);
@@ -60,21 +59,10 @@ pub(crate) fn gather(
     }
 }
 
-fn ask(node: NodeId, address: &str, introduction: &Introduction) -> Result<(LogId, u64), PeerRefused> {
-    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, format!("{address} has no address"));
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, DIAL_WAIT) {
-            Ok(mut stream) => {
-                let (hello, _, _) = introduction.exchange(&mut stream)?;
-                return match hello.node == node {
-                    true => Ok((hello.log, hello.cluster)),
-                    false => Err(PeerRefused::OtherNode { wanted: node, found: hello.node }),
-                };
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last.into())
+fn ask(node: NodeId, address: &str, introduction: &Introduction, tls: &NodeTls) -> Result<(LogId, u64), PeerRefused> {
+    let (connection, proven) = dial(address, node, introduction, tls)?;
+    connection.end();
+    Ok((proven.hello.log, proven.hello.cluster))
 }
 
 /// The number of the cluster that these voters form; never 0.

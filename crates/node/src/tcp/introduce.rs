@@ -1,28 +1,41 @@
-//! Who is at the other end.
+//! What this node says of itself to others, and what it makes of what they say.
 //!
-//! A hello names cluster, node, log id and incarnation. It proves knowledge of the cluster's secret, where one is configured, by an HMAC over what it says: that
-//! keeps strangers out, and does not protect against whoever can read the network, who could replay it.
+//! Where a cluster secret is configured, nodes speak inside TLS and prove the secret before they say anything of themselves (`prove.rs`). Without one,
+//! which is for loopback alone, both ends of a connection send their hello at once, and believe each other.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use highwater_wire::codec::{CodecError, Hello, VERSION_MAX, VERSION_MIN};
-use highwater_wire::{Incarnation, NodeId, PeerId};
-use hmac::{Hmac, Mac};
+use highwater_wire::{Incarnation, NodeId, PeerId, Unfit};
 use sha2::{Digest, Sha256};
 
-/// How long either end may take to introduce itself.
-const HELLO_WAIT: Duration = Duration::from_secs(5);
+use crate::secret::{Secret, Secrets};
 
 /// What this node says of itself. The cluster is 0 until it is formed.
 pub(crate) struct Introduction {
     cluster: AtomicU64,
     me: PeerId,
     incarnation: Incarnation,
-    secret: Option<crate::secret::Secret>,
+    secrets: Option<Secrets>,
+}
+
+/// Who is at the other end, as it said and, where there is a secret, proved.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    pub(crate) hello: Hello,
+    /// The version of the protocol that both ends speak.
+    pub(crate) version: u16,
+    /// The secret it was proven by; `None` where none is configured.
+    pub(crate) secret: Option<Secret>,
+}
+
+impl Proven {
+    /// The node at the other end.
+    pub fn node(&self) -> NodeId {
+        self.hello.node
+    }
 }
 
 /// Why a connection to or from another node was given up.
@@ -34,6 +47,25 @@ pub enum PeerRefused {
     /// What came is not what a node sends, or is of a version not known here.
     #[error(transparent)]
     Codec(#[from] CodecError),
+    /// TLS was not agreed on.
+    #[error(
+        "the other end does not speak TLS as nodes do ({0}): every node of a cluster needs the same cluster secret, and a build that knows it"
+    )]
+    Tls(rustls::Error),
+    /// The other end ended the connection before it proved anything.
+    #[error(
+        "the other end ended the connection and proved nothing: give all nodes the same cluster secret (or none of them any)"
+    )]
+    Unanswered,
+    /// The other end does not know the secret.
+    #[error("the other end does not prove that it knows this cluster's secret: give all nodes the same one")]
+    WrongSecret,
+    /// The other end sent more than an introduction has.
+    #[error("the other end sent {0} bytes in place of an introduction")]
+    TooMuch(usize),
+    /// The other end knows the secret, and refuses this node.
+    #[error("the other end refuses this node: {0}")]
+    TurnedAway(String),
     /// The other end is this node, or another process under the same id.
     #[error(
         "the other end calls itself node {0} too: two nodes may not share an id; start one of them with another --id and its own --data"
@@ -70,42 +102,61 @@ pub enum PeerRefused {
         /// Its cluster.
         found: u64,
     },
-    /// The other end does not know the secret.
-    #[error("node {0} does not prove that it knows this cluster's secret: give all nodes the same --cluster-secret")]
-    WrongSecret(NodeId),
-    /// A message in another node's name.
-    #[error("node {0} sent a message in the name of node {1}")]
-    ForeignSender(NodeId, NodeId),
+    /// A message that is not of the node, log and process start that the connection was introduced by.
+    #[error("{said} sent a message in the name of {found}")]
+    ForeignSender {
+        /// Who the hello named.
+        said: String,
+        /// Whom the message names.
+        found: String,
+    },
+    /// A message that no honest node sends.
+    #[error("no honest node sends that: {0}")]
+    Misbehaved(Unfit),
+    /// The secret by which the connection was proven is accepted no longer.
+    #[error("the cluster secret that proved this connection was replaced")]
+    SecretReplaced,
 }
 
 impl Introduction {
-    pub(crate) fn new(
-        cluster: u64,
-        me: PeerId,
-        incarnation: Incarnation,
-        secret: Option<crate::secret::Secret>,
-    ) -> Self {
-        Introduction { cluster: AtomicU64::new(cluster), me, incarnation, secret }
+    pub(crate) fn new(cluster: u64, me: PeerId, incarnation: Incarnation, secrets: Option<Secrets>) -> Self {
+        Introduction { cluster: AtomicU64::new(cluster), me, incarnation, secrets }
     }
 
     pub(crate) fn me(&self) -> PeerId {
         self.me
     }
 
-    /// A key that all nodes of the cluster arrive at.
-    pub(crate) fn shared_key(&self) -> [u8; 32] {
-        assert_ne!(self.cluster(), 0, "the key is the formed cluster's");
-        let mut hash = Sha256::new();
-        hash.update(b"highwater batons");
-        hash.update(self.cluster().to_be_bytes());
-        if let Some(secret) = &self.secret {
-            hash.update(secret.key("batons", b""));
-        }
-        hash.finalize().into()
-    }
-
     pub(crate) fn node(&self) -> NodeId {
         self.me.node
+    }
+
+    pub(crate) fn secrets(&self) -> Option<&Secrets> {
+        self.secrets.as_ref()
+    }
+
+    /// Whether the secret by which a connection was proven is accepted still.
+    pub(crate) fn still_accepts(&self, proven: &Proven) -> bool {
+        match (&proven.secret, &self.secrets) {
+            (Some(secret), Some(secrets)) => secrets.accepts(secret),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Keys for batons that all nodes of the cluster arrive at: the first is for new ones, all are accepted.
+    pub(crate) fn shared_keys(&self) -> Vec<[u8; 32]> {
+        assert_ne!(self.cluster(), 0, "the keys are the formed cluster's");
+        let cluster = self.cluster().to_be_bytes();
+        match &self.secrets {
+            Some(secrets) => secrets.accepted().iter().map(|secret| secret.key("highwater batons", &cluster)).collect(),
+            None => {
+                let mut hash = Sha256::new();
+                hash.update(b"highwater batons");
+                hash.update(cluster);
+                vec![hash.finalize().into()]
+            }
+        }
     }
 
     /// The cluster, 0 if it is not formed yet.
@@ -119,47 +170,9 @@ impl Introduction {
         self.cluster.store(cluster, Ordering::Release);
     }
 
-    /// Sends this node's hello and reads the other's. Returns it with the protocol version that both speak, and whatever was received behind it.
-    pub(crate) fn exchange(&self, stream: &mut TcpStream) -> Result<(Hello, u16, BytesMut), PeerRefused> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HELLO_WAIT))?;
-        stream.set_write_timeout(Some(HELLO_WAIT))?;
-        let ours = self.hello();
-        stream.write_all(&ours.encode())?;
-        let mut received = BytesMut::new();
-        let theirs = loop {
-            if let Some(hello) = Hello::decode(&mut received)? {
-                break hello;
-            }
-            let mut chunk = [0; 1024];
-            match stream.read(&mut chunk)? {
-                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                n => received.extend_from_slice(&chunk[..n]),
-            }
-        };
-        let version = ours.agree(&theirs)?;
-        self.accept(&theirs)?;
-        stream.set_read_timeout(None)?;
-        Ok((theirs, version, received))
-    }
-
-    fn accept(&self, theirs: &Hello) -> Result<(), PeerRefused> {
-        if theirs.node == self.me.node {
-            return Err(PeerRefused::SameId(theirs.node));
-        }
-        let cluster = self.cluster();
-        if cluster != 0 && theirs.cluster != 0 && cluster != theirs.cluster {
-            return Err(PeerRefused::OtherCluster { node: theirs.node, wanted: cluster, found: theirs.cluster });
-        }
-        let proven = match &self.secret {
-            None => theirs.proof.is_empty(),
-            Some(secret) => self.proof_of(secret, theirs).verify_slice(&theirs.proof).is_ok(),
-        };
-        if proven { Ok(()) } else { Err(PeerRefused::WrongSecret(theirs.node)) }
-    }
-
-    fn hello(&self) -> Hello {
-        let mut hello = Hello {
+    /// What this node says, without a proof.
+    pub(crate) fn hello(&self) -> Hello {
+        Hello {
             version_min: VERSION_MIN,
             version_max: VERSION_MAX,
             cluster: self.cluster(),
@@ -167,17 +180,38 @@ impl Introduction {
             log: self.me.log,
             incarnation: self.incarnation,
             proof: Vec::new(),
-        };
-        if let Some(secret) = &self.secret {
-            hello.proof = self.proof_of(secret, &hello).finalize().into_bytes().to_vec();
         }
-        hello
     }
 
-    fn proof_of(&self, secret: &crate::secret::Secret, hello: &Hello) -> Hmac<Sha256> {
-        let said = Hello { proof: Vec::new(), ..hello.clone() };
-        let mut mac = secret.mac();
-        mac.update(&said.encode());
-        mac
+    /// What to make of what the other end says; the version that both speak. Whether it is true, a proof has shown, or nobody can.
+    pub(crate) fn accept(&self, theirs: &Hello) -> Result<u16, PeerRefused> {
+        let version = self.hello().agree(theirs)?;
+        if theirs.node == self.me.node {
+            return Err(PeerRefused::SameId(theirs.node));
+        }
+        let cluster = self.cluster();
+        if cluster != 0 && theirs.cluster != 0 && cluster != theirs.cluster {
+            return Err(PeerRefused::OtherCluster { node: theirs.node, wanted: cluster, found: theirs.cluster });
+        }
+        Ok(version)
+    }
+
+    /// The exchange without a secret: what to send first, which is all of it.
+    pub(crate) fn plain_hello(&self) -> Vec<u8> {
+        assert!(self.secrets.is_none(), "a node with a secret proves it");
+        self.hello().encode()
+    }
+
+    /// The exchange without a secret: takes the other's hello off what was received; `None` if more bytes are needed.
+    pub(crate) fn plain_received(&self, received: &mut BytesMut) -> Result<Option<Proven>, PeerRefused> {
+        let Some(hello) = Hello::decode(received)? else {
+            return Ok(None);
+        };
+        if !hello.proof.is_empty() {
+            // A node of an earlier build proves a secret like that; this one has none.
+            return Err(PeerRefused::WrongSecret);
+        }
+        let version = self.accept(&hello)?;
+        Ok(Some(Proven { hello, version, secret: None }))
     }
 }

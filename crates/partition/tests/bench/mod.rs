@@ -11,7 +11,7 @@ use highwater_replica::{Mode, Start, Timing};
 use highwater_wire::batch::{self, Record};
 use highwater_wire::{
     Body, CommitRule, Envelope, Epoch, HardState, Incarnation, Lead, LogId, LogShape, NodeId, Offset, PartitionId,
-    PeerId, Sender, Set, Version,
+    PeerId, Sender, Set, Unfit, Version,
 };
 
 pub const PARTITION: PartitionId = PartitionId(1);
@@ -79,7 +79,8 @@ impl LogStore for VecLog {
 
     fn read(&self, from: Offset, max_bytes: usize) -> Result<Bytes, LogError> {
         let mut bytes = BytesMut::new();
-        for (_, next) in self.batches.iter().filter(|(base, _)| *base >= from) {
+        let ends_after = |bytes: &Bytes| batch::header(bytes).is_ok_and(|header| header.base + header.count > from);
+        for (_, next) in self.batches.iter().filter(|(_, bytes)| ends_after(bytes)) {
             if !bytes.is_empty() && bytes.len() + next.len() > max_bytes {
                 break;
             }
@@ -159,6 +160,7 @@ pub struct Bench {
     pub order: Vec<String>,
     pub halted: Option<String>,
     pub disk_full: Option<String>,
+    pub rejected: Vec<(NodeId, Unfit)>,
 }
 
 impl Bench {
@@ -191,6 +193,7 @@ impl Bench {
             order: vec![],
             halted: None,
             disk_full: None,
+            rejected: vec![],
         }
     }
 
@@ -211,6 +214,7 @@ impl Bench {
                     self.order.push(format!("answer {}", ticket.0));
                     self.answers.push((ticket, outcome));
                 }
+                Effect::Reject(node, unfit) => self.rejected.push((node, unfit)),
                 Effect::Role(_) => {}
                 Effect::DiskFull(reason) => self.disk_full = reason,
                 Effect::Halted(reason) => self.halted = Some(reason),

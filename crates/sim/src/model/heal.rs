@@ -149,7 +149,8 @@ impl Healed {
             leader.is_some_and(|(index, starts)| self.nodes[index].as_ref().is_some_and(|node| node.starts == starts));
         let lost = self.ballot.as_ref().is_some_and(|ballot| Some(ballot.epoch) < self.heard);
         if lost || self.ballot.is_none() && (!leads || self.heard > self.record.epoch) {
-            let epoch = self.heard.max(self.record.epoch).map_or(Epoch(0), Epoch::next);
+            let next = self.heard.max(self.record.epoch).map_or(Some(Epoch(0)), Epoch::next);
+            let epoch = next.expect("a model counts a few epochs");
             self.ballot = Some(Ballot { epoch, promises: BTreeMap::new() });
             let request = from_coordinator(epoch, Body::PromiseRequest { ballot: self.record.version.0 });
             (0..REPLICAS).for_each(|index| self.tell(index, request.clone()));

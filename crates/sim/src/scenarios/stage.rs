@@ -159,6 +159,7 @@ impl Stage {
                     replica.shipped(to, stream, header.base + header.count, size, &mut more);
                     queue.extend(more);
                 }
+                Effect::Reject(other, unfit) => panic!("{name} rejects what node {other} sent: {unfit}"),
                 Effect::HighWatermark(_) | Effect::Role(_) | Effect::Read(..) => {}
             }
         }

@@ -86,6 +86,8 @@ impl World {
             Effect::Machine(partition, command) => self.command(id, partition, command),
             Effect::Answer(ticket, outcome) => self.answer(id, ticket, outcome),
             Effect::Role(partition, role) => self.role(id, partition, role),
+            // Nobody lies in the simulator. What is rejected there shows a bug of whoever sent it, or of whoever judges.
+            Effect::Reject(node, unfit) => panic!("node {id} rejects what node {node} sent: {unfit}"),
             Effect::DiskFull(partition, reason) => {
                 self.trace.note(now, &(id, partition, reason.is_some()), || {
                     format!("node {id}: partition {}, room on the disk: {reason:?}", partition.0)
@@ -134,6 +136,7 @@ impl World {
 
     /// A message leaves.
     fn send(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
+        assert_eq!(highwater_wire::check(&envelope), Ok(()), "no honest message is unfit: {envelope:?}");
         if !self.claims(from, &envelope)
             || !self.see(Observation::Sent { from: self.node(from).seen_as(), envelope: envelope.clone() })
         {

@@ -1,0 +1,165 @@
+//! Connections to other nodes, kept and used again: each proven before a request goes over it, and a bounded number of them to each node.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::Uri;
+use axum::response::Response;
+use bytes::Bytes;
+use highwater_node::Node;
+use highwater_node::tcp::ForwardStream;
+use highwater_wire::NodeId;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower_service::Service;
+
+/// How long a connection is kept that nothing goes over.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long a request waits for one of the connections to a node.
+const PLACE_WAIT: Duration = Duration::from_secs(5);
+
+/// Forwards requests.
+pub(crate) struct Forwarder {
+    client: Client<Dial, Body>,
+    places: BTreeMap<NodeId, Arc<Semaphore>>,
+    each: usize,
+}
+
+/// Why a request brought no answer.
+pub(super) enum Refused {
+    /// Not a byte of it left.
+    Unsent(String),
+    /// It was sent.
+    Broken(String),
+}
+
+impl Forwarder {
+    /// At most `each` requests are under way to each of the other nodes.
+    pub(crate) fn new(node: Arc<Node>, each: usize) -> Forwarder {
+        let places = node.others().into_iter().map(|other| (other, Arc::new(Semaphore::new(each)))).collect();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            // A kept connection that the other end closes just now must not turn into a second try of a request that was sent.
+            .retry_canceled_requests(false)
+            .build(Dial(node));
+        Forwarder { client, places, each }
+    }
+
+    /// Sends a request to that node; its place is taken until the answer's body has gone.
+    pub(super) async fn request(&self, node: NodeId, request: Request) -> Result<Response, Refused> {
+        let places =
+            self.places.get(&node).ok_or_else(|| Refused::Unsent(format!("no address is known for node {node}")))?;
+        let place = match tokio::time::timeout(PLACE_WAIT, places.clone().acquire_owned()).await {
+            Ok(Ok(place)) => place,
+            Ok(Err(_)) => unreachable!("the places are never closed"),
+            Err(_) => {
+                let most = self.each;
+                return Err(Refused::Unsent(format!("{most} requests are forwarded to node {node} already, the most")));
+            }
+        };
+        match self.client.request(request).await {
+            Ok(response) => Ok(response.map(|body| Body::new(Placed { body, _place: place }))),
+            Err(error) if error.is_connect() => {
+                let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                Err(Refused::Unsent(format!("node {node} cannot be reached: {reason}")))
+            }
+            Err(error) => Err(Refused::Broken(error.to_string())),
+        }
+    }
+}
+
+/// Dials the node that a URI's host is the number of.
+#[derive(Clone)]
+struct Dial(Arc<Node>);
+
+type Dialling = Pin<Box<dyn Future<Output = std::io::Result<TokioIo<Carried>>> + Send>>;
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<Carried>;
+    type Error = std::io::Error;
+    type Future = Dialling;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Dialling {
+        let node = self.0.clone();
+        Box::pin(async move {
+            let wanted = uri.host().and_then(|host| host.parse().ok()).map(NodeId);
+            let wanted = wanted.ok_or_else(|| std::io::Error::other(format!("{uri} names no node")))?;
+            let stream = node.dial_to_forward(wanted).await.map_err(std::io::Error::other)?;
+            Ok(TokioIo::new(Carried(stream)))
+        })
+    }
+}
+
+/// A connection as the client keeps it.
+struct Carried(ForwardStream);
+
+impl Connection for Carried {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Carried {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Carried {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// An answer's body with the place that its request takes.
+struct Placed {
+    body: Incoming,
+    _place: OwnedSemaphorePermit,
+}
+
+impl HttpBody for Placed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,145 @@
+//! HTTP/1.1 on one connection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use highwater_wire::NodeId;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tower_service::Service;
+
+use super::table::{Entry, Phase, Place};
+use super::watched::Watched;
+use super::{ClientAddress, FromNode};
+use crate::failure::Failure;
+
+/// The most bytes of a request's head, and of what is read ahead of a connection.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// What all connections are served by.
+#[derive(Clone)]
+pub(crate) struct Serving {
+    pub(crate) router: Router,
+    /// Turns true when connections are to end with the request that is under way.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy)]
+pub(crate) struct From {
+    pub(crate) address: SocketAddr,
+    /// A node that has proven who it is.
+    pub(crate) node: Option<NodeId>,
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn serve<S>(stream: S, place: Place, from: From, serving: Serving)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Serving { router, mut stopping } = serving;
+    let entry = place.entry.clone();
+    let service = service_fn({
+        let entry = entry.clone();
+        move |mut request: hyper::Request<Incoming>| {
+            entry.set(Phase::Busy);
+            let under_way = UnderWay(entry.clone());
+            request.extensions_mut().insert(ClientAddress(from.address.ip()));
+            request.extensions_mut().insert(FromNode(from.node));
+            let mut router = router.clone();
+            async move {
+                let request: Request = request.map(Body::new);
+                let response: Response = match router.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                };
+                Ok::<_, Infallible>(response.map(|body| Counted { body, _under_way: under_way }))
+            }
+        }
+    });
+    let stream = TokioIo::new(Watched::new(stream, entry.clone()));
+    let mut connection =
+        std::pin::pin!(http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).serve_connection(stream, service));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            outcome = connection.as_mut() => {
+                if let Err(error) = outcome {
+                    tracing::debug!(from = %from.address, %error, "a client's connection ended early");
+                }
+                return;
+            }
+            () = entry.ended() => {
+                tracing::debug!(from = %from.address, "a client's connection did nothing and was ended");
+                return;
+            }
+            // An error means that the server is gone.
+            _ = stopping.wait_for(|stop| *stop), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// Answers every request of a client that speaks without TLS where it has to.
+pub(crate) fn tls_required() -> Router {
+    Router::new().fallback(|| async {
+        let failure = Failure::bad(
+            "TLS_REQUIRED",
+            "this node speaks TLS with clients, and this request came without it: use https://",
+        );
+        let mut response = failure.plain().into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        debug_assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        response
+    })
+}
+
+/// A request is under way until its answer's body has gone.
+struct UnderWay(Arc<Entry>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.set(Phase::Idle);
+    }
+}
+
+struct Counted {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
