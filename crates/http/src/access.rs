@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::party::{ClientAddress, Party, PartyId};
 
 /// The tokens of this cluster's clients, which may be replaced while the node runs. A clone is the same ones.
 #[derive(Clone, Default)]
@@ -97,17 +98,16 @@ impl Tokens {
         lists.full.is_empty() && lists.read.is_empty()
     }
 
-    /// What the bearer of this request may do. Without any token configured everybody may do everything.
-    pub(crate) fn access(&self, headers: &HeaderMap) -> Result<Access, Failure> {
-        if self.is_empty() {
-            return Ok(Access::Full);
+    /// What the bearer of this request may do, and whose share it uses. Without any token configured everybody may do everything.
+    pub(crate) fn party(&self, headers: &HeaderMap, address: ClientAddress) -> Result<Party, Failure> {
+        // One look at the lists decides all: they may be replaced at any time.
+        let lists = self.lists();
+        if lists.full.is_empty() && lists.read.is_empty() {
+            return Ok(Party { access: Access::Full, id: PartyId::Address(address.0.to_canonical()) });
         }
-        let refused = |code: &str, message: &str| Failure::new(StatusCode::UNAUTHORIZED, code, message);
+        let refused = |message: &str| Failure::new(StatusCode::UNAUTHORIZED, "AUTH_TOKEN_INVALID", message);
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return Err(refused(
-                "AUTH_TOKEN_MISSING",
-                "this cluster wants a token: send the header `authorization: Bearer TOKEN`",
-            ));
+            return Err(Failure::token_missing());
         };
         let token = value
             .to_str()
@@ -115,17 +115,15 @@ impl Tokens {
             .and_then(|text| text.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, token)| token.trim())
-            .ok_or_else(|| {
-                refused("AUTH_TOKEN_INVALID", "the header `authorization` must have the form `Bearer TOKEN`")
-            })?;
+            .ok_or_else(|| refused("the header `authorization` must have the form `Bearer TOKEN`"))?;
         // Every token is compared in full, whichever matches, so that time tells nothing.
-        let lists = self.lists();
+        let id = PartyId::Token(Sha256::digest(token).into());
         let full = lists.full.iter().fold(false, |found, known| found | same(known, token));
         let read = lists.read.iter().fold(false, |found, known| found | same(known, token));
         match (full, read) {
-            (true, _) => Ok(Access::Full),
-            (false, true) => Ok(Access::Read),
-            (false, false) => Err(refused("AUTH_TOKEN_INVALID", "the token is not one of this cluster's")),
+            (true, _) => Ok(Party { access: Access::Full, id }),
+            (false, true) => Ok(Party { access: Access::Read, id }),
+            (false, false) => Err(refused("the token is not one of this cluster's")),
         }
     }
 }
@@ -164,18 +162,23 @@ mod tests {
     #[test]
     fn tokens_decide_what_a_request_may_do() {
         let tokens = Tokens::new(vec!["f1".into(), "f2".into()], vec!["r".into()]);
-        assert_eq!(tokens.access(&bearer("Bearer f2")).ok(), Some(Access::Full));
-        assert_eq!(tokens.access(&bearer("bearer r")).ok(), Some(Access::Read));
+        let here = ClientAddress::default();
+        let access = |headers: &HeaderMap| tokens.party(headers, here).ok().map(|party| party.access);
+        assert_eq!(access(&bearer("Bearer f2")), Some(Access::Full));
+        assert_eq!(access(&bearer("bearer r")), Some(Access::Read));
         for (headers, code) in [
             (HeaderMap::new(), "AUTH_TOKEN_MISSING"),
             (bearer("Bearer x"), "AUTH_TOKEN_INVALID"),
             (bearer("f1"), "AUTH_TOKEN_INVALID"),
             (bearer("Basic f1"), "AUTH_TOKEN_INVALID"),
         ] {
-            let failure = tokens.access(&headers).expect_err(code);
+            let failure = tokens.party(&headers, here).expect_err(code);
             assert_eq!((failure.status, failure.code.as_str()), (StatusCode::UNAUTHORIZED, code));
         }
-        assert_eq!(Tokens::default().access(&HeaderMap::new()).ok(), Some(Access::Full));
+        assert_eq!(
+            Tokens::default().party(&HeaderMap::new(), here).expect("no tokens"),
+            Party { access: Access::Full, id: PartyId::Address(here.0) }
+        );
         assert!(Access::Read.full().is_err());
     }
 

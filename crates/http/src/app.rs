@@ -1,28 +1,29 @@
-//! What all requests share, and how they get to run SQL.
-//!
-//! SQL blocks: it runs on threads made for that, a bounded number of each kind, so that writers that wait for their turn never keep readers out. A
-//! stream that holds a transaction needs no permit, because everybody else may be waiting for it.
+//! What all requests share.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use highwater_node::{Database, Node};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::Tokens;
-use crate::body::BodyRoom;
+use crate::answers::AnswerRoom;
 use crate::failure::Failure;
 use crate::forward::Forwarder;
 use crate::hrana::streams::Streams;
 use crate::metrics::Metrics;
+use crate::shares::Shares;
+use crate::work::Lanes;
 
-/// Bounds of what clients may ask. All are stated in the refusals.
+/// Bounds of what clients may ask. All are stated in the refusals. Where one is shared, one token (or, without tokens, one address) has at most three quarters of
+/// it unless something else is said here, and all bearers of read tokens together have at most half.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a request's body, imports aside (64 MiB).
     pub body_bytes: usize,
-    /// Bytes of all bodies of requests under way together (512 MiB).
+    /// Bytes of all bodies of requests under way together (512 MiB), shared.
     pub bodies_bytes: usize,
+    /// Bytes of all answers from their computation until the client has taken them (512 MiB), shared.
+    pub answers_bytes: usize,
     /// Bytes of an imported file (16 GiB).
     pub import_bytes: u64,
     /// Statements, batch steps or stream requests in one request (100,000).
@@ -33,18 +34,36 @@ pub struct Limits {
     pub forwarders: usize,
     /// Requests that this node forwards to another one at one time, for each of the others (256).
     pub forwarded: usize,
-    /// Requests under way at one time (4096).
+    /// Requests under way at one time (4096), shared.
     pub requests: usize,
-    /// Threads for requests that may write, and as many for those that only read (32).
+    /// Threads for requests that may write, and as many for those that only read (32 each), shared.
     pub threads: usize,
-    /// Hrana streams open at one time (1024).
+    /// Threads for requests of streams in a transaction (256), shared.
+    pub transaction_threads: usize,
+    /// Threads cut off past their deadline that give their places to others (8).
+    pub cut_off_threads: usize,
+    /// Hrana streams open at one time (1024), shared.
     pub streams: usize,
+    /// Texts that one stream may store (256).
+    pub stored_texts: usize,
+    /// Bytes of the texts that one stream may store (16 MiB).
+    pub stored_bytes: usize,
+    /// Bytes of the stored texts of all streams (256 MiB), shared.
+    pub stored_bytes_all: usize,
+    /// Backups under way at one time, until the last byte has left (4); half of them for one party.
+    pub backups: usize,
+    /// Imports under way at one time (2), shared.
+    pub imports: usize,
+    /// Bytes of the scratch files of backups and imports (64 GiB), shared.
+    pub scratch_bytes: u64,
     /// An idle stream without a transaction ends after this (15 s).
     pub stream_idle: Duration,
     /// An idle stream with an open transaction ends after this, so that it does not keep writers out (5 s).
     pub transaction_idle: Duration,
     /// No statement runs longer than this (30 s).
     pub statement: Duration,
+    /// Neither the copying of a backup nor the taking in of a whole import file lasts longer than this (1 h).
+    pub transfer: Duration,
 }
 
 impl Default for Limits {
@@ -52,6 +71,7 @@ impl Default for Limits {
         Limits {
             body_bytes: 64 << 20,
             bodies_bytes: 512 << 20,
+            answers_bytes: 512 << 20,
             import_bytes: 16 << 30,
             statements: 100_000,
             connections: 4096,
@@ -59,10 +79,19 @@ impl Default for Limits {
             forwarded: 256,
             requests: 4096,
             threads: 32,
+            transaction_threads: 256,
+            cut_off_threads: 8,
             streams: 1024,
+            stored_texts: 256,
+            stored_bytes: 16 << 20,
+            stored_bytes_all: 256 << 20,
+            backups: 4,
+            imports: 2,
+            scratch_bytes: 64 << 30,
             stream_idle: Duration::from_secs(15),
             transaction_idle: Duration::from_secs(5),
             statement: Duration::from_secs(30),
+            transfer: Duration::from_secs(3600),
         }
     }
 }
@@ -71,88 +100,45 @@ impl Default for Limits {
 pub(crate) struct App {
     pub(crate) node: Arc<Node>,
     pub(crate) tokens: Tokens,
+    /// The origins whose pages may ask from a browser.
+    pub(crate) origins: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) streams: Streams,
     pub(crate) metrics: Metrics,
-    pub(crate) body_room: BodyRoom,
     pub(crate) forwarder: Forwarder,
-    requests: Semaphore,
-    readers: Semaphore,
-    writers: Semaphore,
-}
-
-/// Which threads a piece of SQL runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lane {
-    /// It only reads.
-    Read,
-    /// It may write, or the cheap look at its text could not tell.
-    Write,
-    /// It continues a transaction that others may be waiting for.
-    Transaction,
+    pub(crate) lanes: Lanes,
+    pub(crate) answers: AnswerRoom,
+    pub(crate) bodies: Arc<Shares>,
+    pub(crate) requests: Arc<Shares>,
+    pub(crate) backups: Arc<Shares>,
+    pub(crate) imports: Arc<Shares>,
+    /// In MiB.
+    pub(crate) scratch: Arc<Shares>,
 }
 
 impl App {
-    pub(crate) fn new(node: Arc<Node>, tokens: Tokens, limits: Limits) -> App {
+    pub(crate) fn new(node: Arc<Node>, tokens: Tokens, origins: Vec<String>, limits: Limits) -> App {
         App {
             streams: Streams::new(&node, &limits),
             metrics: Metrics::new(),
-            body_room: BodyRoom::new(limits.bodies_bytes),
             forwarder: Forwarder::new(node.clone(), limits.forwarded),
-            requests: Semaphore::new(limits.requests),
-            readers: Semaphore::new(limits.threads),
-            writers: Semaphore::new(limits.threads),
+            lanes: Lanes::new(&limits),
+            answers: AnswerRoom::new(limits.answers_bytes),
+            bodies: Shares::new("bytes for bodies of requests under way", limits.bodies_bytes),
+            requests: Shares::new("requests under way", limits.requests),
+            backups: Shares::with("backups under way", limits.backups, limits.backups.div_ceil(2)),
+            imports: Shares::new("imports under way", limits.imports),
+            scratch: Shares::new("MiB of scratch files", (limits.scratch_bytes >> 20) as usize),
             node,
             tokens,
+            origins,
             limits,
         }
-    }
-
-    /// A place among the requests under way; refused if there is none.
-    pub(crate) fn admit(&self) -> Result<SemaphorePermit<'_>, Failure> {
-        self.requests.try_acquire().map_err(|_| {
-            let reason = format!("{} requests are under way, which is the limit", self.limits.requests);
-            self.metrics.overloaded.inc();
-            highwater_node::Unavailable::Overloaded(reason).into()
-        })
-    }
-
-    /// How many requests are under way.
-    pub(crate) fn requests_open(&self) -> usize {
-        self.limits.requests - self.requests.available_permits()
     }
 
     /// The database of that name.
     pub(crate) fn database(&self, name: &str) -> Result<Arc<Database>, Failure> {
         Ok(self.node.database(name)?)
-    }
-
-    /// When a statement that begins now must have ended.
-    pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.limits.statement
-    }
-
-    /// Runs something that blocks.
-    pub(crate) async fn blocking<T: Send + 'static>(
-        &self,
-        lane: Lane,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Failure> {
-        let _permit = match lane {
-            Lane::Read => Some(self.readers.acquire().await),
-            Lane::Write => Some(self.writers.acquire().await),
-            Lane::Transaction => None,
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|error| {
-            // The panic has been reported where it happened; the transaction it was in was rolled back as its session was dropped.
-            tracing::error!(%error, "a request's thread panicked");
-            Failure::new(
-                axum::http::StatusCode::INTERNAL_SERVER_ERROR,
-                "INTERNAL",
-                "this request met a bug of the server's, which is in its log",
-            )
-            .unknown_at(None)
-        })
     }
 }
 

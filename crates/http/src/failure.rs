@@ -34,6 +34,15 @@ impl Failure {
         Failure::new(StatusCode::BAD_REQUEST, code, message)
     }
 
+    /// 401: there are tokens, and the request bears none.
+    pub(crate) fn token_missing() -> Failure {
+        Failure::new(
+            StatusCode::UNAUTHORIZED,
+            "AUTH_TOKEN_MISSING",
+            "this cluster wants a token: send the header `authorization: Bearer TOKEN`",
+        )
+    }
+
     /// What a request that wrote and whose wait ended without an outcome must say.
     pub(crate) fn unknown_at(mut self, position: Option<Position>) -> Failure {
         self.unknown = true;
@@ -146,9 +155,12 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "SQLITE_CONSTRAINT" | "NOT_EMPTY" => StatusCode::CONFLICT,
         "IDEMPOTENCY_MISMATCH" => StatusCode::UNPROCESSABLE_ENTITY,
-        "VALUE_TOO_LARGE" | "TRANSACTION_TOO_LARGE" | "RESPONSE_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
+        "VALUE_TOO_LARGE" | "STORED_SQL_TOO_LARGE" | "TRANSACTION_TOO_LARGE" | "RESPONSE_TOO_LARGE" => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         "SQLITE_FULL" => StatusCode::INSUFFICIENT_STORAGE,
-        "SQLITE_BUSY"
+        "CANCELLED"
+        | "SQLITE_BUSY"
         | "SQLITE_LOCKED"
         | "TRANSACTION_BUSY"
         | "TRANSACTION_TIMEOUT"
@@ -163,6 +175,11 @@ fn status_of(code: &str) -> StatusCode {
     }
 }
 
+/// Whether a path is one of Hrana's, whose clients look for errors at the top of the body.
+pub(crate) fn is_hrana(path: &str) -> bool {
+    ["/v2", "/v3", "/pipeline", "/cursor"].iter().any(|end| path.ends_with(end))
+}
+
 /// A JSON answer. The content type is exactly `application/json`: a client in wide use ignores error codes under any other.
 pub(crate) fn respond(status: StatusCode, body: &impl Serialize) -> Response {
     let bytes = serde_json::to_vec(body).expect("answers are made of strings, numbers and lists");
@@ -170,10 +187,6 @@ pub(crate) fn respond(status: StatusCode, body: &impl Serialize) -> Response {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    if status == StatusCode::UNAUTHORIZED {
-        // The body was not read, so the connection ends with this answer; a client that is not told sends its next request into it.
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }

@@ -1,4 +1,4 @@
-//! Any node takes any request: what another node must serve is forwarded to it, whole, and its answer handed back.
+//! Any node takes any request whose bearer may ask it ([`crate::gate`] has looked): what another node must serve is forwarded to it, whole, and its answer handed back.
 //!
 //! - A Hrana request with a baton goes to the node that the baton names: the stream lives there.
 //! - Other writes, and Hrana requests that open a stream, go to the database's leader. While there is none, they wait for one, a bounded time.
@@ -25,15 +25,17 @@ use highwater_wire::NodeId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::access::Access;
 use crate::app::{App, looks_read_only};
 use crate::body;
 use crate::failure::Failure;
 use crate::hrana::baton::Baton;
 use crate::hrana::streams::lost;
 use crate::options::percent_decoded;
+use crate::party::Party;
 pub(crate) use carry::Forwarder;
 use send::{DECLINED, Tried, refusal, send};
-pub(crate) use send::{ask, is_forwarded};
+pub(crate) use send::{FORWARDED, ask, is_forwarded};
 
 /// How long a request may wait for a leader that takes it.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
@@ -82,6 +84,10 @@ enum Server {
 
 /// The layer around all routes.
 pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    // Nobody without a token is forwarded: whatever such a request is answered, it is answered here.
+    let Some(party) = request.extensions().get::<Party>().copied() else {
+        return next.run(request).await;
+    };
     let alone = !app.node.has_peers();
     let Some((kind, name)) = kind_of(request.method(), request.uri().path()).filter(|_| !alone) else {
         return next.run(request).await;
@@ -90,9 +96,9 @@ pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
         return next.run(request).await;
     };
     let result = match kind {
-        _ if is_forwarded(request.headers()) => forwarded_here(&app, &db, kind, request, next).await,
-        Kind::Import => import(&app, &db, request, next).await,
-        Kind::Sql | Kind::Hrana => buffered(&app, &db, kind, request, next).await,
+        _ if is_forwarded(request.headers()) => forwarded_here(&app, &db, kind, &party, request, next).await,
+        Kind::Import => import(&app, &db, &party, request, next).await,
+        Kind::Sql | Kind::Hrana => buffered(&app, &db, kind, &party, request, next).await,
     };
     result.unwrap_or_else(|failure| match kind {
         Kind::Hrana => failure.hrana(),
@@ -111,6 +117,7 @@ async fn forwarded_here(
     app: &Arc<App>,
     db: &Database,
     kind: Kind,
+    party: &Party,
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
@@ -119,7 +126,7 @@ async fn forwarded_here(
         Kind::Sql if stops => return Ok(declined("leaving")),
         Kind::Hrana if stops => {
             let (parts, body) = request.into_parts();
-            let held = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+            let held = body::read(body, app.limits.body_bytes, &app.bodies, party).await?;
             if matches!(owner(app, &held.bytes), Server::Leader) {
                 return Ok(declined("leaving"));
             }
@@ -134,17 +141,20 @@ async fn buffered(
     app: &Arc<App>,
     db: &Database,
     kind: Kind,
+    party: &Party,
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
-    let held = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+    let mut held = body::read(body, app.limits.body_bytes, &app.bodies, party).await?;
+    held.room_to_parse()?;
     let bytes = held.bytes.clone();
     let server = match kind {
         Kind::Hrana => owner(app, &bytes),
         _ if leads_here(app, db) || only_reads(&bytes) => Server::Here,
         _ => Server::Leader,
     };
+    held.parsed();
     let safe = kind == Kind::Sql && parts.headers.contains_key("idempotency-key");
     let sent = Sent { parts, safe, body: bytes };
     match server {
@@ -307,9 +317,16 @@ async fn send_while_it_leads(app: &App, db: &Database, node: NodeId, sent: &Sent
 }
 
 /// An import is too large to keep, so it is sent on as it comes, once.
-async fn import(app: &Arc<App>, db: &Database, request: Request, next: Next) -> Result<Response, Failure> {
+async fn import(
+    app: &Arc<App>,
+    db: &Database,
+    party: &Party,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
     match db.leader() {
-        Some(node) if node != app.node.id() => {
+        // Who may not import is told so here: his file goes nowhere.
+        Some(node) if node != app.node.id() && party.access == Access::Full => {
             let (parts, body) = request.into_parts();
             send(app, node, &parts, body).await.map_err(|tried| match tried {
                 Tried::Nothing(reason) => Failure::new(

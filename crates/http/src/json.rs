@@ -1,4 +1,4 @@
-//! SQLite's values as plain JSON, both ways: what `POST /db/NAME/sql` takes and gives.
+//! SQLite's values as plain JSON: what `POST /db/NAME/sql` takes and gives. How results are written is in [`crate::encode`].
 //!
 //! | SQLite | JSON |
 //! |---|---|
@@ -15,8 +15,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use highwater_sql::{ResultSet, Value};
-use serde::ser::{SerializeMap, SerializeSeq};
+use highwater_sql::Value;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -27,7 +26,7 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The greatest integer up to which every integer is a double of its own: 2^53 - 1.
-const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
+pub(crate) const SAFE_INTEGER_MAX: u64 = (1 << 53) - 1;
 
 /// How integers that a double cannot hold are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,28 +36,6 @@ pub(crate) enum Integers {
     Number,
     /// As strings, if their magnitude is above 2^53 - 1.
     String,
-}
-
-/// A value about to be written as plain JSON.
-struct PlainValue<'a>(&'a Value, Integers);
-
-impl Serialize for PlainValue<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Null => serializer.serialize_unit(),
-            Value::Integer(number) => match self.1 {
-                Integers::String if number.unsigned_abs() > SAFE_INTEGER_MAX => serializer.collect_str(number),
-                _ => serializer.serialize_i64(*number),
-            },
-            Value::Real(number) => serialize_real(*number, serializer),
-            Value::Text(text) => serializer.serialize_str(text),
-            Value::Blob(bytes) => {
-                let mut map = serializer.serialize_map(Some(1))?;
-                map.serialize_entry("base64", &BASE64.encode(bytes))?;
-                map.end()
-            }
-        }
-    }
 }
 
 /// Writes a double. JSON has no infinities; a number too great for a double reads back as one in every parser that follows IEEE 754.
@@ -75,45 +52,6 @@ pub(crate) fn serialize_real<S: Serializer>(number: f64, serializer: S) -> Resul
     };
     let raw = RawValue::from_string(text.to_string()).map_err(serde::ser::Error::custom)?;
     raw.serialize(serializer)
-}
-
-struct PlainRow<'a>(&'a [Value], Integers);
-
-impl Serialize for PlainRow<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut row = serializer.serialize_seq(Some(self.0.len()))?;
-        for value in self.0 {
-            row.serialize_element(&PlainValue(value, self.1))?;
-        }
-        row.end()
-    }
-}
-
-struct PlainRows<'a>(&'a [Vec<Value>], Integers);
-
-impl Serialize for PlainRows<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut rows = serializer.serialize_seq(Some(self.0.len()))?;
-        for row in self.0 {
-            rows.serialize_element(&PlainRow(row, self.1))?;
-        }
-        rows.end()
-    }
-}
-
-/// One statement's result about to be written as plain JSON: `{"columns", "rows", "affected", "last_insert_rowid"}`.
-pub(crate) struct PlainResult<'a>(pub(crate) &'a ResultSet, pub(crate) Integers);
-
-impl Serialize for PlainResult<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        let columns: Vec<&str> = self.0.columns.iter().map(|column| column.name.as_str()).collect();
-        map.serialize_entry("columns", &columns)?;
-        map.serialize_entry("rows", &PlainRows(&self.0.rows, self.1))?;
-        map.serialize_entry("affected", &self.0.affected)?;
-        map.serialize_entry("last_insert_rowid", &self.0.last_insert_rowid)?;
-        map.end()
-    }
 }
 
 /// Reads one argument, from its text: whether a number is an INTEGER is a matter of how it is written. The error says what was found and what is allowed.
@@ -159,29 +97,6 @@ mod tests {
 
     fn read(json: &str) -> Result<Value, String> {
         value_from_json(serde_json::from_str(json).expect("the test writes JSON"))
-    }
-
-    fn written(value: Value, integers: Integers) -> String {
-        serde_json::to_string(&PlainValue(&value, integers)).expect("values can be written")
-    }
-
-    #[test]
-    fn every_kind_of_value_has_one_form() {
-        assert_eq!(written(Value::Null, Integers::Number), "null");
-        assert_eq!(written(Value::Integer(-3), Integers::String), "-3");
-        assert_eq!(written(Value::Real(1.0), Integers::Number), "1.0");
-        assert_eq!(written(Value::Text("a\"b".into()), Integers::Number), "\"a\\\"b\"");
-        assert_eq!(written(Value::Blob(vec![1, 2]), Integers::Number), "{\"base64\":\"AQI=\"}");
-        assert_eq!(written(Value::Real(f64::INFINITY), Integers::Number), "1e999");
-        assert_eq!(written(Value::Real(f64::NEG_INFINITY), Integers::Number), "-1e999");
-    }
-
-    #[test]
-    fn integers_become_strings_only_where_doubles_end_and_only_if_asked() {
-        assert_eq!(written(Value::Integer(9007199254740991), Integers::String), "9007199254740991");
-        assert_eq!(written(Value::Integer(9007199254740992), Integers::String), "\"9007199254740992\"");
-        assert_eq!(written(Value::Integer(i64::MIN), Integers::String), "\"-9223372036854775808\"");
-        assert_eq!(written(Value::Integer(i64::MIN), Integers::Number), "-9223372036854775808");
     }
 
     #[test]

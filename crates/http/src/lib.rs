@@ -1,28 +1,38 @@
 //! What clients speak: plain HTTP, Hrana, status and metrics.
 //!
-//! Every request takes the same way: who asks ([`Tokens`]), how much ([`Limits`]), what must be waited for before SQL reads, SQL on a thread that may
+//! Every request takes the same way: who asks ([`Tokens`]) and how much of everything it may use ([`Limits`]), before anything of its body is read; then what must be waited for before SQL reads, SQL on a thread that may
 //! block, and what must be waited for before the answer leaves. The last is where nothing uncommitted gets out.
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod answer_body;
+mod answers;
 mod app;
+mod backup;
 mod body;
+mod encode;
 mod failure;
 mod forward;
+mod gate;
 mod hrana;
+mod import;
 mod json;
 mod metrics;
 mod net;
 mod options;
+mod origins;
+mod party;
 mod plain;
 mod routes;
+mod scratch;
 mod server;
 mod settle;
+mod shares;
 mod status;
 mod tls;
-mod transfer;
 mod verify;
+mod work;
 
 pub use access::{ListenError, Tokens, may_listen};
 pub use app::Limits;

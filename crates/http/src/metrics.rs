@@ -70,8 +70,18 @@ pub(crate) async fn text(app: &App) -> Result<String, Failure> {
     streams.set(app.streams.count() as i64);
     registry.register("streams_open", "Hrana streams that are open", streams);
     let open: Gauge = Gauge::default();
-    open.set(app.requests_open() as i64);
+    open.set(app.requests.taken() as i64);
     registry.register("requests_open", "Requests under way", open);
+    let answers: Gauge = Gauge::default();
+    answers.set(app.answers.taken() as i64);
+    registry.register_with_unit("answers", "Results that their clients have not taken yet", Unit::Bytes, answers);
+    let cut_off = &app.lanes.cut_off;
+    registry.register("cut_off_threads", "Threads whose work goes on past its deadline", cut_off.now.clone());
+    registry.register(
+        "cut_offs",
+        "Requests answered while their work went on past its deadline",
+        cut_off.total.clone(),
+    );
     let uptime: Gauge = Gauge::default();
     uptime.set(app.node.started().elapsed().as_secs() as i64);
     registry.register_with_unit("uptime", "Time since the process started", Unit::Seconds, uptime);

@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use highwater_node::AckPolicy;
 use highwater_sql::{Key, ResultSet, Statement, Transaction};
 use highwater_wire::Position;
 use serde::Deserialize;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::access::Access;
-use crate::app::{App, Lane, looks_read_only};
-use crate::failure::{Failure, respond};
-use crate::json::{Integers, PlainResult, value_from_json};
+use crate::answer_body::answer;
+use crate::app::{App, first_word, looks_read_only};
+use crate::encode::{Form, Items};
+use crate::failure::Failure;
+use crate::json::{Integers, value_from_json};
 use crate::options::RequestOptions;
+use crate::party::Party;
 use crate::settle::{before_reading, before_writing, position, settle};
+use crate::work::Lane;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,33 +119,31 @@ fn idempotency_key(headers: &HeaderMap, body: &[u8]) -> Result<Option<Key>, Fail
     Ok(Some(Key { key: key.to_string(), request_hash: Sha256::digest(body).into() }))
 }
 
-struct Success<'a> {
-    results: &'a [ResultSet],
-    position: Position,
-    ack: AckPolicy,
-    integers: Integers,
-}
-
-impl Serialize for Success<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        let results: Vec<PlainResult<'_>> =
-            self.results.iter().map(|result| PlainResult(result, self.integers)).collect();
-        map.serialize_entry("results", &results)?;
-        map.serialize_entry("position", &self.position.to_string())?;
-        if self.ack == AckPolicy::Leader {
-            // Durable on the leader alone: a failover may lose it.
-            map.serialize_entry("ack", "leader")?;
+/// `{"results": [...], "position", "ack"?}`.
+fn success(results: Vec<ResultSet>, position: Position, ack: AckPolicy, integers: Integers) -> Response {
+    let mut items = Items::default();
+    items.text("{\"results\":[");
+    for (index, result) in results.into_iter().enumerate() {
+        if index > 0 {
+            items.text(",");
         }
-        map.end()
+        items.result(result, Form::Plain(integers));
     }
+    items.text("],\"position\":");
+    items.json(&position.to_string());
+    if ack == AckPolicy::Leader {
+        // Durable on the leader alone: a failover may lose it.
+        items.text(",\"ack\":\"leader\"");
+    }
+    items.text("}");
+    answer(items, "application/json")
 }
 
 /// Runs one request.
 pub(crate) async fn run(
     app: &Arc<App>,
     name: &str,
-    access: Access,
+    party: &Party,
     query: Option<&str>,
     headers: &HeaderMap,
     body: &[u8],
@@ -150,32 +151,21 @@ pub(crate) async fn run(
     let db = app.database(name)?;
     let sql = db.sql()?.clone();
     let options = RequestOptions::parse(query, headers)?;
-    let transaction =
+    let mut transaction =
         Transaction { statements: statements(body, app.limits.statements)?, key: idempotency_key(headers, body)? };
 
-    let mut reads = transaction.statements.iter().all(|statement| looks_read_only(&statement.sql));
-    if !reads || access == Access::Read {
-        // The look at the text errs on one side only: a statement that writes may begin with PRAGMA or EXPLAIN, and one that reads with WITH.
-        let asked = sql.clone();
-        let unsure = access == Access::Read
-            || transaction
-                .statements
-                .iter()
-                .any(|statement| crate::app::first_word(&statement.sql).eq_ignore_ascii_case("WITH"));
-        if unsure {
-            let statements = transaction.statements.clone();
-            reads = app.blocking(Lane::Read, move || asked.is_read_only(&statements)).await?;
-        }
-    }
-    if !reads {
-        access.full()?;
+    let reads = only_reads(app, &sql, party, &transaction).await?;
+    if reads {
+        // A request that only reads writes nothing, no entry for its key either, and is answered anew each time.
+        transaction.key = None;
+    } else {
+        party.access.full()?;
         before_writing(&db, &options).await?;
     }
     before_reading(&db, &options, reads).await?;
 
-    let deadline = app.deadline();
     let lane = if reads { Lane::Read } else { Lane::Write };
-    let answer = app.blocking(lane, move || sql.transaction(&transaction, deadline)).await?;
+    let answer = app.blocking(party, lane, move |work| sql.transaction(&transaction, work.allow(1))).await?;
     let position = match answer.hold {
         Some(hold) => settle(&db, hold, options.ack, options.ack_wait()).await?,
         None => position(&db, answer.seen),
@@ -183,12 +173,41 @@ pub(crate) async fn run(
     let results = answer.result.map_err(|error| Failure::sql(error, None))?;
     let wrote = answer.hold.is_some_and(|hold| hold.wrote);
     let ack = if wrote { options.ack } else { AckPolicy::Committed };
-    Ok(respond(StatusCode::OK, &Success { results: &results, position, ack, integers: options.integers }))
+    Ok(success(results, position, ack, options.integers))
+}
+
+/// Whether a request only reads: by its text where that is sure enough, or else by what the database says. The look at the text errs on one side only: a
+/// statement that writes may begin with PRAGMA or EXPLAIN, and one that reads with WITH.
+async fn only_reads(
+    app: &App,
+    sql: &Arc<highwater_sql::Database>,
+    party: &Party,
+    transaction: &Transaction,
+) -> Result<bool, Failure> {
+    let statements = &transaction.statements;
+    let looks = statements.iter().all(|statement| looks_read_only(&statement.sql));
+    let may_read = |sql: &str| looks_read_only(sql) || first_word(sql).eq_ignore_ascii_case("WITH");
+    let unsure = match looks {
+        // With a key, what merely looks like reading would write an entry.
+        true => transaction.key.is_some(),
+        false => statements.iter().all(|statement| may_read(&statement.sql)),
+    };
+    if party.access == Access::Full && !unsure {
+        return Ok(looks);
+    }
+    let (sql, statements) = (sql.clone(), statements.clone());
+    match app.blocking(party, Lane::Read, move |work| sql.read_only(&statements, work.allow(1))).await? {
+        Ok(reads) => Ok(reads),
+        // Whoever may write may name what is executed here and not published yet.
+        Err(_) if party.access == Access::Full => Ok(false),
+        Err(error) => Err(Failure::sql(error, None)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::StatusCode;
     use highwater_sql::Value;
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path, RawQuery, Request, State};
+use axum::extract::{Extension, FromRequestParts, Path, RawQuery, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -11,13 +11,14 @@ use axum::routing::{get, post};
 use highwater_node::{Node, Registered, Role, Unavailable};
 use serde_json::json;
 
-use crate::access::Access;
+use crate::answer_body::answer;
 use crate::app::App;
 use crate::failure::{Failure, respond};
 use crate::hrana::types::{CursorRequest, PipelineRequest};
 use crate::hrana::{cursor, pipeline};
 use crate::options::{RequestOptions, percent_decoded};
-use crate::{body, forward, metrics, plain, status, transfer, verify};
+use crate::party::Party;
+use crate::{backup, body, forward, gate, import, metrics, plain, status, verify};
 
 /// The database that Hrana's paths at the root speak of.
 const DEFAULT_DATABASE: &str = "main";
@@ -66,6 +67,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(axum::middleware::from_fn_with_state(app.clone(), forward::layer))
+        .layer(axum::middleware::from_fn_with_state(app.clone(), gate::layer))
         .with_state(app)
 }
 
@@ -85,23 +87,29 @@ async fn root() -> Response {
 }
 
 /// The process runs and answers. Whether it serves, `/ready` says.
-async fn health(State(app): Shared) -> Response {
+async fn health(State(app): Shared, party: Option<Extension<Party>>) -> Response {
     match app.node.failed() {
         None => respond(StatusCode::OK, &json!({"status": "ok"})),
-        Some(reason) => {
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "NODE_STOPPED", format!("this node stopped: {reason}"))
-                .plain()
-        }
+        Some(reason) => unavailable("NODE_STOPPED", &party, format!("this node stopped: {reason}")),
     }
 }
 
 /// Every database here is open, and its leader is known.
-async fn ready(State(app): Shared) -> Response {
+async fn ready(State(app): Shared, party: Option<Extension<Party>>) -> Response {
     match not_ready(&app.node).await {
         Ok(None) => respond(StatusCode::OK, &json!({"status": "ready"})),
-        Ok(Some(reason)) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", reason).plain(),
-        Err(reason) => Failure::from(reason).plain(),
+        Ok(Some(reason)) => unavailable("NOT_READY", &party, reason),
+        Err(reason) => unavailable("NOT_READY", &party, reason.to_string()),
     }
+}
+
+/// 503. The reason, which may name databases, is told to those who bear a token.
+fn unavailable(code: &str, party: &Option<Extension<Party>>, reason: String) -> Response {
+    let message = match party {
+        Some(_) => reason,
+        None => "this node does not serve now; the reason is told to requests that bear a token".to_string(),
+    };
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, code, message).plain()
 }
 
 /// What a node still waits for before it serves all its databases; `None` once it does.
@@ -136,9 +144,8 @@ pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
     Ok(None)
 }
 
-async fn serve_status(State(app): Shared, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+async fn serve_status(State(app): Shared, _: Party, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let result = async {
-        app.tokens.access(&headers)?;
         let alone = match query.as_deref().unwrap_or_default() {
             "" => forward::is_forwarded(&headers),
             "scope=node" => true,
@@ -152,9 +159,8 @@ async fn serve_status(State(app): Shared, RawQuery(query): RawQuery, headers: He
     result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
 }
 
-async fn serve_verify(State(app): Shared, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+async fn serve_verify(State(app): Shared, party: Party, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let result = async {
-        app.tokens.access(&headers)?;
         let query = query.unwrap_or_default();
         let name = match query.split_once('=') {
             None if query.is_empty() => DEFAULT_DATABASE.to_string(),
@@ -162,19 +168,15 @@ async fn serve_verify(State(app): Shared, RawQuery(query): RawQuery, headers: He
             _ => return Err(Failure::bad("OPTION_UNKNOWN", "/verify takes one parameter, db=NAME")),
         };
         match forward::is_forwarded(&headers) {
-            true => verify::own_document(&app, &name).await,
-            false => verify::document(&app, &name, &headers).await,
+            true => verify::own_document(&app, &name, &party).await,
+            false => verify::document(&app, &name, &party, &headers).await,
         }
     };
     result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
 }
 
-async fn serve_metrics(State(app): Shared, headers: HeaderMap) -> Response {
-    let result = async {
-        app.tokens.access(&headers)?;
-        metrics::text(&app).await
-    };
-    match result.await {
+async fn serve_metrics(State(app): Shared, _: Party) -> Response {
+    match metrics::text(&app).await {
         Ok(text) => {
             let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
             ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -183,38 +185,50 @@ async fn serve_metrics(State(app): Shared, headers: HeaderMap) -> Response {
     }
 }
 
-async fn serve_sql(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
+async fn serve_sql(
+    State(app): Shared,
+    Name(name): Name,
+    party: Party,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let result = async {
-        let access = app.tokens.access(&parts.headers)?;
-        let _place = app.admit()?;
-        let body = body::read(body, app.limits.body_bytes, &app.body_room).await?;
-        plain::run(&app, &name, access, query.as_deref(), &parts.headers, &body.bytes).await
+        let mut body = body::read(body, app.limits.body_bytes, &app.bodies, &party).await?;
+        body.room_to_parse()?;
+        plain::run(&app, &name, &party, query.as_deref(), &parts.headers, &body.bytes).await
     };
     let result = result.await;
     app.metrics.count("sql", result.is_err());
     result.unwrap_or_else(Failure::plain)
 }
 
-async fn serve_backup(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
-    let result = async {
-        app.tokens.access(&headers)?;
-        let _place = app.admit()?;
-        transfer::backup(&app, &name, query.as_deref(), &headers).await
-    };
-    let result = result.await;
+async fn serve_backup(
+    State(app): Shared,
+    Name(name): Name,
+    party: Party,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let result = backup::backup(&app, &name, &party, query.as_deref(), &headers).await;
     app.metrics.count("backup", result.is_err());
     result.unwrap_or_else(Failure::plain)
 }
 
-async fn serve_import(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
+async fn serve_import(
+    State(app): Shared,
+    Name(name): Name,
+    party: Party,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
-    let result = async {
-        app.tokens.access(&parts.headers)?.full()?;
-        let _place = app.admit()?;
-        transfer::import(&app, &name, query.as_deref(), &parts.headers, body).await
-    };
-    let result = result.await;
+    let mut incoming = body::Incoming::new(body);
+    let result = import::import(&app, &name, &party, query.as_deref(), &parts.headers, &mut incoming).await;
+    if result.is_err() {
+        // A client that sends all of it before it reads would never see the refusal.
+        incoming.discard().await;
+    }
     app.metrics.count("import", result.is_err());
     result.unwrap_or_else(Failure::plain)
 }
@@ -223,56 +237,76 @@ async fn probe() -> StatusCode {
     StatusCode::OK
 }
 
-async fn named_probe(State(app): Shared, Name(name): Name) -> Response {
+/// Whether there is such a database, for those who may know; a stranger is told the same of every name.
+async fn named_probe(State(app): Shared, Name(name): Name, party: Option<Extension<Party>>) -> Response {
     match app.database(&name) {
-        Ok(_) => StatusCode::OK.into_response(),
-        Err(failure) => failure.hrana(),
+        Err(failure) if party.is_some() => failure.hrana(),
+        _ => StatusCode::OK.into_response(),
     }
 }
 
-async fn root_pipeline(State(app): Shared, RawQuery(query): RawQuery, request: Request) -> Response {
-    serve_pipeline(app, DEFAULT_DATABASE.to_string(), query, request).await
+async fn root_pipeline(State(app): Shared, party: Party, RawQuery(query): RawQuery, request: Request) -> Response {
+    serve_pipeline(app, DEFAULT_DATABASE.to_string(), party, query, request).await
 }
 
-async fn named_pipeline(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
-    serve_pipeline(app, name, query, request).await
+async fn named_pipeline(
+    State(app): Shared,
+    Name(name): Name,
+    party: Party,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    serve_pipeline(app, name, party, query, request).await
 }
 
-async fn root_cursor(State(app): Shared, RawQuery(query): RawQuery, request: Request) -> Response {
-    serve_cursor(app, DEFAULT_DATABASE.to_string(), query, request).await
+async fn root_cursor(State(app): Shared, party: Party, RawQuery(query): RawQuery, request: Request) -> Response {
+    serve_cursor(app, DEFAULT_DATABASE.to_string(), party, query, request).await
 }
 
-async fn named_cursor(State(app): Shared, Name(name): Name, RawQuery(query): RawQuery, request: Request) -> Response {
-    serve_cursor(app, name, query, request).await
+async fn named_cursor(
+    State(app): Shared,
+    Name(name): Name,
+    party: Party,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Response {
+    serve_cursor(app, name, party, query, request).await
 }
 
-/// What every Hrana request begins with: who asks, with which options, and what.
+/// What every Hrana request begins with: with which options, and what. The body takes its room as long as the request is under way.
 async fn hrana_request<T: serde::de::DeserializeOwned>(
     app: &App,
+    party: &Party,
     query: Option<&str>,
     request: Request,
-) -> Result<(Access, RequestOptions, T), Failure> {
+) -> Result<(RequestOptions, T, body::Held), Failure> {
     let (parts, body) = request.into_parts();
-    let access = app.tokens.access(&parts.headers)?;
     let options = RequestOptions::parse(query, &parts.headers)?;
-    let body = body::read(body, app.limits.body_bytes, &app.body_room).await?;
+    let mut body = body::read(body, app.limits.body_bytes, &app.bodies, party).await?;
+    body.room_to_parse()?;
     let parsed = serde_json::from_slice(&body.bytes)
         .map_err(|error| Failure::bad("HRANA_PROTO_ERROR", format!("the body is not a Hrana request: {error}")))?;
-    Ok((access, options, parsed))
+    Ok((options, parsed, body))
 }
 
-async fn serve_pipeline(app: Arc<App>, name: String, query: Option<String>, request: Request) -> Response {
+async fn serve_pipeline(
+    app: Arc<App>,
+    name: String,
+    party: Party,
+    query: Option<String>,
+    request: Request,
+) -> Response {
     let result = async {
-        let _place = app.admit()?;
-        let (access, options, parsed) = hrana_request::<PipelineRequest>(&app, query.as_deref(), request).await?;
+        let (options, parsed, _body) =
+            hrana_request::<PipelineRequest>(&app, &party, query.as_deref(), request).await?;
         let db = app.database(&name)?;
-        pipeline::run(&app, &db, access, &options, parsed).await
+        pipeline::run(&app, &db, &party, &options, parsed).await
     };
     let result = result.await;
     app.metrics.count("pipeline", result.is_err());
     match result {
         Ok(answered) => {
-            let mut response = respond(StatusCode::OK, &answered.response);
+            let mut response = answer(answered.response.into_items(), "application/json");
             if let Some(position) = answered.position {
                 let value = HeaderValue::from_str(&position.to_string()).expect("a position is ASCII");
                 response.headers_mut().insert("highwater-position", value);
@@ -283,20 +317,13 @@ async fn serve_pipeline(app: Arc<App>, name: String, query: Option<String>, requ
     }
 }
 
-async fn serve_cursor(app: Arc<App>, name: String, query: Option<String>, request: Request) -> Response {
+async fn serve_cursor(app: Arc<App>, name: String, party: Party, query: Option<String>, request: Request) -> Response {
     let result = async {
-        let _place = app.admit()?;
-        let (access, options, parsed) = hrana_request::<CursorRequest>(&app, query.as_deref(), request).await?;
+        let (options, parsed, _body) = hrana_request::<CursorRequest>(&app, &party, query.as_deref(), request).await?;
         let db = app.database(&name)?;
-        cursor::run(&app, &db, access, &options, parsed).await
+        cursor::run(&app, &db, &party, &options, parsed).await
     };
     let result = result.await;
     app.metrics.count("cursor", result.is_err());
-    match result {
-        Ok(lines) => {
-            let kind = HeaderValue::from_static("application/x-ndjson");
-            ([(header::CONTENT_TYPE, kind)], lines).into_response()
-        }
-        Err(failure) => failure.hrana(),
-    }
+    result.map_or_else(Failure::hrana, |lines| answer(lines, "application/x-ndjson"))
 }

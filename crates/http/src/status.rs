@@ -22,15 +22,12 @@ const ASK_WAIT: Duration = Duration::from_millis(300);
 /// The whole cluster's document.
 pub(crate) async fn document(app: &Arc<App>, headers: &HeaderMap) -> Result<Value, Failure> {
     let mut ours = own_document(app).await?;
-    let mut asked = Vec::new();
+    let mut asked = tokio::task::JoinSet::new();
     for node in app.node.others() {
         let (app, headers) = (app.clone(), headers.clone());
-        asked.push(tokio::spawn(async move { forward::ask(&app, node, "/status", &headers, ASK_WAIT).await.ok() }));
+        asked.spawn(async move { forward::ask(&app, node, "/status", &headers, ASK_WAIT).await.ok() });
     }
-    let mut told = Vec::new();
-    for one in asked {
-        told.extend(one.await.ok().flatten());
-    }
+    let told: Vec<Value> = asked.join_all().await.into_iter().flatten().collect();
     merge(&mut ours, &told);
     Ok(ours)
 }

@@ -10,11 +10,13 @@ use axum::http::HeaderMap;
 use highwater_wire::NodeId;
 use serde_json::{Value, json};
 
-use crate::app::{App, Lane};
+use crate::app::App;
 use crate::failure::Failure;
 use crate::forward;
 use crate::options::RequestOptions;
+use crate::party::Party;
 use crate::settle::before_reading;
+use crate::work::Lane;
 
 /// How long replicas that are at different offsets are asked again.
 const COMPARE_WAIT: Duration = Duration::from_secs(30);
@@ -30,13 +32,13 @@ struct Found {
 }
 
 /// This node's own hash, for another node that compares.
-pub(crate) async fn own_document(app: &Arc<App>, name: &str) -> Result<Value, Failure> {
-    let (offset, hash) = hash_here(app, name).await?;
+pub(crate) async fn own_document(app: &Arc<App>, name: &str, party: &Party) -> Result<Value, Failure> {
+    let (offset, hash) = hash_here(app, name, party).await?;
     Ok(json!({"database": name, "hash": hash, "offset": offset}))
 }
 
 /// The document for one database: whether all replicas agree, and each one's hash with the offset it is of.
-pub(crate) async fn document(app: &Arc<App>, name: &str, headers: &HeaderMap) -> Result<Value, Failure> {
+pub(crate) async fn document(app: &Arc<App>, name: &str, party: &Party, headers: &HeaderMap) -> Result<Value, Failure> {
     let db = app.database(name)?;
     before_reading(&db, &RequestOptions::default(), true).await?;
     let replicas = app
@@ -50,7 +52,7 @@ pub(crate) async fn document(app: &Arc<App>, name: &str, headers: &HeaderMap) ->
         .map_or_else(|| vec![app.node.id()], |record| record.replicas.iter().map(|peer| peer.node).collect());
     let begun = Instant::now();
     loop {
-        let found = round(app, name, headers, &replicas).await?;
+        let found = round(app, name, party, headers, &replicas).await?;
         let offsets: Vec<u64> =
             found.iter().filter_map(|one| one.result.as_ref().ok()).map(|(offset, _)| *offset).collect();
         let comparable = offsets.windows(2).all(|pair| pair[0] == pair[1]);
@@ -62,23 +64,30 @@ pub(crate) async fn document(app: &Arc<App>, name: &str, headers: &HeaderMap) ->
     }
 }
 
-async fn round(app: &Arc<App>, name: &str, headers: &HeaderMap, replicas: &[NodeId]) -> Result<Vec<Found>, Failure> {
+async fn round(
+    app: &Arc<App>,
+    name: &str,
+    party: &Party,
+    headers: &HeaderMap,
+    replicas: &[NodeId],
+) -> Result<Vec<Found>, Failure> {
     let path = format!("/verify?db={name}");
-    let others = replicas.iter().filter(|node| **node != app.node.id()).map(|node| {
-        let (app, path, headers, node) = (app.clone(), path.clone(), headers.clone(), *node);
-        tokio::spawn(async move {
+    // When the client leaves, these end, and with them what they asked the other nodes for.
+    let mut others = tokio::task::JoinSet::new();
+    for node in replicas.iter().copied().filter(|node| *node != app.node.id()) {
+        let (app, path, headers) = (app.clone(), path.clone(), headers.clone());
+        others.spawn(async move {
             let result = forward::ask(&app, node, &path, &headers, HASH_WAIT).await.and_then(|document| {
                 let offset = document["offset"].as_u64().ok_or("its answer has no offset")?;
                 let hash = document["hash"].as_str().ok_or("its answer has no hash")?;
                 Ok((offset, hash.to_string()))
             });
             Found { node, result }
-        })
-    });
-    let others: Vec<_> = others.collect();
-    let mut found = vec![Found { node: app.node.id(), result: Ok(hash_here(app, name).await?) }];
-    for other in others {
-        found.push(other.await.map_err(|error| {
+        });
+    }
+    let mut found = vec![Found { node: app.node.id(), result: Ok(hash_here(app, name, party).await?) }];
+    while let Some(other) = others.join_next().await {
+        found.push(other.map_err(|error| {
             Failure::new(
                 axum::http::StatusCode::INTERNAL_SERVER_ERROR,
                 "INTERNAL",
@@ -129,10 +138,13 @@ fn differing(found: &[Found]) -> Vec<u32> {
     hashes.iter().filter(|(_, hash)| hash.0 == most.0 && *hash != most).map(|(node, _)| *node).collect()
 }
 
-async fn hash_here(app: &Arc<App>, name: &str) -> Result<(u64, String), Failure> {
+async fn hash_here(app: &Arc<App>, name: &str, party: &Party) -> Result<(u64, String), Failure> {
     let sql = app.database(name)?.sql()?.clone();
-    let (offset, hash) =
-        app.blocking(Lane::Read, move || sql.content_hash()).await?.map_err(|error| Failure::sql(error, None))?;
+    let time = app.limits.transfer;
+    let hashed = app
+        .blocking(party, Lane::Read, move |work| sql.content_hash_within(work.allow_until(Instant::now() + time)))
+        .await?;
+    let (offset, hash) = hashed.map_err(|error| Failure::sql(error, None))?;
     Ok((offset, hash.iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 

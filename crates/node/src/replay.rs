@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use highwater_log::FileIo;
@@ -12,6 +13,9 @@ use highwater_log::dump::{Item, frames, verify};
 use highwater_partition::{Reign, StateMachine};
 use highwater_sql::{Database, Options, Proposer};
 use highwater_wire::{Epoch, Offset};
+
+/// How long the copy of the replayed database may take: nobody waits for it but whoever runs the command.
+const COPY_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Bytes of batches applied at once.
 const APPLY_BYTES: usize = 1 << 20;
@@ -86,7 +90,7 @@ pub fn replay(folder: &Path, to: &Path, upto: Option<Offset>) -> Result<Replayed
         let written = applied.and_then(|()| {
             machine.publish(offset);
             let whole = work.join("whole.sqlite");
-            machine.backup(&whole).map_err(|error| file(error.to_string()))?;
+            machine.backup(&whole, Instant::now() + COPY_MAX).map_err(|error| file(error.to_string()))?;
             let moved = std::fs::File::open(&whole)
                 .and_then(|whole| whole.sync_all())
                 .and_then(|()| std::fs::rename(&whole, to));

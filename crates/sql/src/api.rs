@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use highwater_partition::Reign;
 use highwater_wire::{Epoch, Offset};
 
+use crate::charge::Charge;
 use crate::value::Value;
 
 /// Where a leading database puts the transactions it has executed. Never blocks.
@@ -46,6 +47,8 @@ pub struct ResultSet {
     pub affected: u64,
     /// The connection's last inserted rowid after it.
     pub last_insert_rowid: i64,
+    /// The room that the rows take, until the result is dropped.
+    pub charge: Charge,
 }
 
 /// What `describe` tells of a statement without running it.

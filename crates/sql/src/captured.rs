@@ -30,7 +30,7 @@ pub(crate) fn captured(
     // tables write what earlier statements left with them, which must not be taken for this one's: so the mark comes after it.
     let guarded =
         client.schema_fails() || client.has_virtual() || prepared.stmt.column_count() > 0 || contains_fail(sql);
-    let guard = |command: &str| hooks.internally(|| client.run(command, |_| Ok(()))).map_err(from_failure);
+    let guard = |command: &str| hooks.undisturbed(|| client.run(command, |_| Ok(()))).map_err(from_failure);
     if guarded {
         guard(&format!("SAVEPOINT {GUARD}"))?;
     }

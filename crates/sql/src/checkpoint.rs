@@ -21,7 +21,8 @@ impl Database {
     /// If SQLite or the file system failed.
     pub fn checkpoint_if_due(&self) -> Result<(), MachineError> {
         let Ok(_gate) = self.enter() else { return Ok(()) };
-        let Ok(mut core) = self.token.acquire(Instant::now() + Duration::from_millis(100), Some(&self.stop)) else {
+        let Ok(mut core) = self.token.acquire(&(Instant::now() + Duration::from_millis(100)).into(), Some(&self.stop))
+        else {
             return Ok(());
         };
         if core.failed.is_some() {

@@ -13,7 +13,11 @@ use crate::classify::{self, Class, Facts};
 use crate::error::{error, from_failure};
 use crate::ffi::{BUSY_TIMEOUT_MS, Conn, Failure, Hooks, Location, OpenMode, Stmt};
 use crate::options::Options;
+use crate::run::interrupted;
 use crate::text;
+
+/// The most arguments that a function may be given: each may cost as much as the largest value does.
+const FUNCTION_ARGUMENTS_MAX: i32 = 127;
 
 /// Clients' statements kept for each connection, as for our own.
 const STATEMENTS_MAX: usize = 256;
@@ -66,6 +70,7 @@ impl Client {
         let bytes_max = i32::try_from(options.value_bytes_max).unwrap_or(i32::MAX);
         conn.set_limit(ffi::SQLITE_LIMIT_LENGTH, bytes_max);
         conn.set_limit(ffi::SQLITE_LIMIT_SQL_LENGTH, bytes_max);
+        conn.set_limit(ffi::SQLITE_LIMIT_FUNCTION_ARG, FUNCTION_ARGUMENTS_MAX);
         Ok(Client {
             statements: RefCell::new(BTreeMap::new()),
             conn,
@@ -174,8 +179,12 @@ impl Client {
         }
         let (stmt, used) = prepared.map_err(|failure| match &facts.refused {
             Some(reason) => error("SQLITE_AUTH", reason.clone()),
-            None => from_failure(failure),
+            None => interrupted(self, failure),
         })?;
+        if facts.pragma.as_ref().is_some_and(|(name, argument)| name == "case_sensitive_like" && argument.is_some()) {
+            // It has taken effect by being prepared.
+            self.keep_like().map_err(from_failure)?;
+        }
         let Some(stmt) = stmt else { return Ok((None, used)) };
         let class = classify::classify(&sent[..used], &facts, stmt.readonly(), stmt.is_explain())
             .map_err(|reason| error("SQLITE_AUTH", reason))?;

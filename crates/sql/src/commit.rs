@@ -56,7 +56,7 @@ impl Database {
         let reign = core.reign.expect("only a leader executes");
         let hooks = client.hooks();
         // What is left to do is bounded, and must not be torn by a deadline.
-        hooks.deadline.set(None);
+        hooks.end_allowance();
         client.flush()?;
         let count = hooks.capture.borrow().len() as u64;
         if count == 0 {

@@ -2,19 +2,21 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use highwater_log::FileIo;
 use highwater_wire::{Epoch, Offset};
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, Proposer, SqlError};
 use crate::apply::Applier;
 use crate::client::Client;
 use crate::core::{Core, Frame};
-use crate::error::{MachineError, OpenError, error, from_failure};
+use crate::error::{MachineError, OpenError, cancelled, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
 use crate::folder::Folder;
+use crate::gate::{Entered, Gate};
 use crate::mend;
 use crate::names;
 use crate::options::Options;
@@ -43,20 +45,13 @@ pub struct Database {
     /// Interrupts and turns away everybody while the database is rewound or closed.
     pub(crate) stop: Arc<AtomicBool>,
     /// Held shared while a request is served; held alone while all connections are closed.
-    pub(crate) gate: RwLock<Gate>,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Mutex<Vec<Client>>,
     pub(crate) streams: Mutex<Vec<Weak<Mutex<Stream>>>>,
     /// How far the writing side has come, for whoever asks without its token.
     pub(crate) applied: AtomicU64,
     /// The checksums of the database file. Whoever holds them keeps checkpoints away.
     pub(crate) sums: Mutex<Sums>,
-}
-
-/// Whether the database is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    Open,
-    Closed,
 }
 
 impl Database {
@@ -106,19 +101,21 @@ impl Database {
             proposer,
             snapshots,
             stop: Arc::new(AtomicBool::new(false)),
-            gate: RwLock::new(Gate::Open),
+            gate: Arc::default(),
             readers: Mutex::new(Vec::new()),
             streams: Mutex::new(Vec::new()),
         }))
     }
 
     /// Enters the gate: connections stay open until the guard is dropped.
-    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, Gate>, SqlError> {
-        let gate = self.gate.read().expect("nothing under this lock panics");
-        match *gate {
-            Gate::Open => Ok(gate),
-            Gate::Closed => Err(error("CLOSED", "the database has been closed on this node")),
-        }
+    pub(crate) fn enter(&self) -> Result<Entered, SqlError> {
+        self.gate.enter().ok_or_else(|| error("CLOSED", "the database has been closed on this node"))
+    }
+
+    /// How many statements were given up, each with its thread, because they neither ended nor could be interrupted while the database had to be rewound or
+    /// closed.
+    pub fn given_up(&self) -> u64 {
+        self.gate.given_up()
     }
 
     /// Why it stopped on its own, if it has: it executes and applies nothing more until it is opened anew.
@@ -126,9 +123,11 @@ impl Database {
         self.token.failed()
     }
 
-    /// Takes the writer's token for a client, which must lead.
-    pub(crate) fn acquire(&self, until: Instant) -> Result<Held, SqlError> {
-        let held = self.token.acquire(until, Some(&self.stop)).map_err(|denied| match denied {
+    /// Takes the writer's token for a client, which must lead. It is waited for as long as the allowance and the options say.
+    pub(crate) fn acquire(&self, allowance: &Allowance) -> Result<Held, SqlError> {
+        let allowance = allowance.until(Instant::now() + self.options.writer_wait);
+        let held = self.token.acquire(&allowance, Some(&self.stop)).map_err(|denied| match denied {
+            Denied::Cancelled => cancelled(),
             Denied::TimedOut => error(
                 "TRANSACTION_BUSY",
                 "another transaction held the writer for as long as this one could wait; it had no effect, try again",
@@ -146,7 +145,7 @@ impl Database {
 
     /// Takes the writer's token for a procedure of the machine's own.
     pub(crate) fn acquire_machine(&self, until: Instant) -> Result<Held, MachineError> {
-        let held = self.token.acquire(until, None).map_err(|_| {
+        let held = self.token.acquire(&until.into(), None).map_err(|_| {
             MachineError::Failed(
                 "the writer did not become free: a request neither ends nor can be interrupted".to_string(),
             )
@@ -170,13 +169,18 @@ impl Database {
     }
 
     /// Begins a read transaction on a connection that sees the newest published state, and tells which that is.
-    pub(crate) fn begin_at_published(&self, client: &Client) -> Result<(Option<Epoch>, Offset), SqlError> {
-        let until = Instant::now() + self.options.publish_wait;
-        let stop = || self.stop.load(Ordering::Acquire);
+    pub(crate) fn begin_at_published(
+        &self,
+        client: &Client,
+        allowance: &Allowance,
+    ) -> Result<(Option<Epoch>, Offset), SqlError> {
+        let until = allowance.deadline.min(Instant::now() + self.options.publish_wait);
+        let stop = || self.stop.load(Ordering::Acquire) || allowance.cancel.is_cancelled();
         let mut passed: Option<State> = None;
         loop {
             let Some(state) = self.snapshots.newest(passed.as_ref(), until, &stop) else {
                 return Err(match passed {
+                    _ if allowance.cancel.is_cancelled() => cancelled(),
                     None => error(
                         "NOT_READY",
                         "this replica does not know yet what is committed, so there is nothing it may show: try again",
@@ -186,14 +190,14 @@ impl Database {
                     }
                 });
             };
-            client.hooks().internally(|| client.run("BEGIN", |_| Ok(()))).map_err(from_failure)?;
+            client.hooks().undisturbed(|| client.run("BEGIN", |_| Ok(()))).map_err(from_failure)?;
             match state.snapshot.open(client) {
                 Ok(()) => {
                     client.refresh().map_err(from_failure)?;
                     return Ok((state.epoch, state.end));
                 }
                 Err(failure) => {
-                    client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+                    client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
                     // A checkpoint passed this state between the choice and the opening; when it ends there is a newer one.
                     if failure.code != SNAPSHOT_GONE {
                         return Err(from_failure(failure));
@@ -207,25 +211,27 @@ impl Database {
     /// Runs something on a reading connection at the newest published state.
     pub(crate) fn read<T>(
         &self,
-        deadline: Instant,
+        allowance: &Allowance,
         run: impl FnOnce(&Client, (Option<Epoch>, Offset)) -> Result<T, SqlError>,
     ) -> Answer<Result<T, SqlError>> {
-        let outcome = self.enter().and_then(|_gate| {
+        let outcome = self.enter().and_then(|entered| {
             let kept = self.readers.lock().expect("nothing under this lock panics").pop();
             let client = match kept {
                 Some(client) => client,
                 None => self.open_shared().map_err(from_failure)?,
             };
-            client.hooks().deadline.set(Some(deadline));
-            let seen = self.begin_at_published(&client)?;
+            client.hooks().allow(allowance);
+            let seen = self.begin_at_published(&client, allowance)?;
             let result = run(&client, seen);
-            client.hooks().deadline.set(None);
-            let ended = client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(())));
+            client.hooks().end_allowance();
+            let ended = client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(())));
             if ended.is_ok() && client.autocommit() {
-                let mut readers = self.readers.lock().expect("nothing under this lock panics");
-                if readers.len() < READERS_KEPT {
-                    readers.push(client);
-                }
+                entered.unless_given_up(|| {
+                    let mut readers = self.readers.lock().expect("nothing under this lock panics");
+                    if readers.len() < READERS_KEPT {
+                        readers.push(client);
+                    }
+                });
             }
             Ok((result, seen))
         });

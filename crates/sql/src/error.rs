@@ -88,6 +88,11 @@ pub(crate) fn error(code: &str, message: impl Into<String>) -> SqlError {
     SqlError { code: code.to_string(), message: message.into(), offset: None }
 }
 
+/// What is said where whoever asked has left: mostly to nobody.
+pub(crate) fn cancelled() -> SqlError {
+    error("CANCELLED", "whoever asked has left, so the statement was interrupted: it had no effect")
+}
+
 /// The code of a failure of SQLite's: its own name, or ours where it is about a limit or the text.
 pub(crate) fn from_failure(failure: Failure) -> SqlError {
     let code = match failure.primary() {

@@ -5,11 +5,12 @@
 //! applied and how often it was opened, and the statistics that ANALYZE gathers, which depend on SQLite's version. Nor the idempotency keys, which tell how the
 //! content came about: the same content, loaded in two ways, has one hash.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use highwater_wire::Offset;
 use sha2::{Digest, Sha256};
 
+use crate::allowance::Allowance;
 use crate::api::SqlError;
 use crate::client::Client;
 use crate::database::Database;
@@ -17,6 +18,7 @@ use crate::error::{error, from_failure};
 use crate::ffi::{Conn, Failure, Step, Stmt, ValueRef};
 use crate::names;
 use crate::rowlog;
+use crate::run::interrupted;
 use crate::shape::{RowKey, Shape, ShapeError, quoted};
 
 impl Database {
@@ -26,10 +28,18 @@ impl Database {
     /// `DATABASE_DAMAGED` if the database file is not what was written, which is looked at first; `NOT_READY` before the first publication; what SQLite finds
     /// wrong.
     pub fn content_hash(&self) -> Result<(Offset, [u8; 32]), SqlError> {
+        self.content_hash_within(Instant::now() + Duration::from_secs(24 * 3600))
+    }
+
+    /// The same, as far as the allowance goes.
+    ///
+    /// # Errors
+    /// As above; `TRANSACTION_TIMEOUT` and `CANCELLED` when the allowance ends.
+    pub fn content_hash_within(&self, allowance: impl Into<Allowance>) -> Result<(Offset, [u8; 32]), SqlError> {
+        let allowance = &allowance.into();
         drop(self.enter()?);
-        self.check_file()?;
-        let no_deadline = Instant::now() + std::time::Duration::from_secs(24 * 3600);
-        self.read(no_deadline, |client, (_, offset)| {
+        self.check_file(allowance)?;
+        self.read(allowance, |client, (_, offset)| {
             let hash = client.hooks().internally(|| hash(client))?;
             Ok((offset, hash))
         })
@@ -37,10 +47,11 @@ impl Database {
     }
 
     /// Compares the database file with its checksums, a megabyte at a time: checkpoints come in between.
-    fn check_file(&self) -> Result<(), SqlError> {
+    fn check_file(&self, allowance: &Allowance) -> Result<(), SqlError> {
         let path = self.files.database();
         let mut at = 0;
         loop {
+            allowance.check()?;
             let sums = self.sums.lock().expect("nothing under this lock panics");
             if at >= sums.count() {
                 return Ok(());
@@ -84,14 +95,14 @@ fn hash(client: &Client) -> Result<[u8; 32], SqlError> {
         let value = client.query_integer(&format!("PRAGMA main.{pragma}")).map_err(from_failure)?;
         hash.value(ValueRef::Integer(value.unwrap_or_default()));
     }
-    hash.rows(Rows::of_query(client, "SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name").map_err(from_failure)?)?;
+    hash.rows(client, Rows::of_query(client, "SELECT type, name, tbl_name, sql FROM main.sqlite_schema WHERE name NOT LIKE 'sqlite\\_stat%' ESCAPE '\\' ORDER BY type, name").map_err(from_failure)?)?;
     for table in tables(client)?.into_iter().filter(|table| !names::is_ours(table)) {
         let shape = Shape::of_table(client, &table).map_err(|failed| match failed {
             ShapeError::Sqlite(failure) => from_failure(failure),
             other => error("SQLITE_ERROR", other.to_string()),
         })?;
         hash.value(ValueRef::Text(table.as_bytes()));
-        hash.rows(Rows::of_table(client, &shape).map_err(from_failure)?)?;
+        hash.rows(client, Rows::of_table(client, &shape).map_err(from_failure)?)?;
     }
     hash.flush();
     Ok(hash.hash.finalize().into())
@@ -165,9 +176,9 @@ impl Hasher {
         self.buffer.clear();
     }
 
-    fn rows(&mut self, mut rows: Rows) -> Result<(), SqlError> {
+    fn rows(&mut self, client: &Client, mut rows: Rows) -> Result<(), SqlError> {
         let mut count = 0;
-        while rows.step().map_err(from_failure)? == Step::Row {
+        while rows.step().map_err(|failure| interrupted(client, failure))? == Step::Row {
             for value in rows.values() {
                 self.value(value);
             }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use rusqlite::ffi;
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, Hold, SqlError};
 use crate::client::Client;
 use crate::core::Core;
 use crate::database::Database;
-use crate::error::{error, from_failure};
+use crate::error::{cancelled, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Step};
 use crate::hash::Rows;
 use crate::shape::{RowKey, Shape, quoted};
@@ -39,6 +40,7 @@ struct Import<'a> {
     client: &'a Client,
     source: &'a Conn,
     schema: i64,
+    allowance: &'a Allowance,
 }
 
 impl Database {
@@ -46,8 +48,9 @@ impl Database {
     /// of them may stay.
     ///
     /// # Errors
-    /// `NOT_EMPTY` if there are tables already; `NOT_LEADER`; `SQLITE_CANTOPEN`, `SQLITE_NOTADB` and the like about the file; what SQLite finds wrong.
-    pub fn import(&self, from: &Path) -> Answer<Result<(), SqlError>> {
+    /// `NOT_EMPTY` if there are tables already; `NOT_LEADER`; `TRANSACTION_TIMEOUT` and `CANCELLED` when the allowance ends; `SQLITE_CANTOPEN`, `SQLITE_NOTADB` and the like about the file; what SQLite finds wrong.
+    pub fn import(&self, from: &Path, allowance: impl Into<Allowance>) -> Answer<Result<(), SqlError>> {
+        let allowance = &allowance.into();
         let refused = |failed| Answer { result: Err(failed), hold: None, seen: (None, 0) };
         let _gate = match self.enter() {
             Ok(gate) => gate,
@@ -57,21 +60,23 @@ impl Database {
             Ok(source) => source,
             Err(failed) => return refused(failed),
         };
-        let mut held = match self.acquire(Instant::now() + self.options.writer_wait) {
+        let mut held = match self.acquire(allowance) {
             Ok(held) => held,
             Err(failed) => return refused(failed),
         };
         let core = &mut *held;
         let before = self.hold(core);
         let began = core.end;
-        let result = self.import_from(core, &source);
+        source.hooks().allow(allowance);
+        let result = self.import_from(core, &source, allowance);
         let hold = Hold { wrote: core.end > began, ..self.hold(core) };
         let hold = if result.is_err() && !hold.wrote { before } else { hold };
         Answer { result, hold: Some(hold), seen: (core.epoch, core.end) }
     }
 
-    fn import_from(&self, core: &mut Core, source: &Conn) -> Result<(), SqlError> {
+    fn import_from(&self, core: &mut Core, source: &Conn, allowance: &Allowance) -> Result<(), SqlError> {
         let client = self.open_client().map_err(from_failure)?;
+        client.hooks().allow(allowance);
         let outcome = client.hooks().internally(|| {
             let set = || -> Result<(), Failure> {
                 client.set_switch(ffi::SQLITE_DBCONFIG_DEFENSIVE, false)?;
@@ -88,7 +93,15 @@ impl Database {
                     "a file is taken into an empty database only, and this one has tables: drop them, or take another",
                 ));
             }
-            Import { database: self, core, client: &client, source, schema }.run()
+            Import { database: self, core, client: &client, source, schema, allowance }.run()
+        });
+        client.hooks().end_allowance();
+        let outcome = outcome.map_err(|failed| match failed.code.as_str() {
+            "SQLITE_INTERRUPT" if allowance.cancel.is_cancelled() => cancelled(),
+            "SQLITE_INTERRUPT" => {
+                error("TRANSACTION_TIMEOUT", "the import ran for longer than it may and was interrupted")
+            }
+            _ => failed,
         });
         if !client.autocommit() {
             let rolled_back = client.hooks().internally(|| client.exec("ROLLBACK"));
@@ -245,6 +258,7 @@ impl Import<'_> {
 
     /// Commits if the transaction has grown large.
     fn go_on(&mut self) -> Result<(), SqlError> {
+        self.allowance.check()?;
         if let Some(reason) = self.client.hooks().capture.borrow().failure() {
             return Err(error("TRANSACTION_TOO_LARGE", reason));
         }
@@ -252,9 +266,15 @@ impl Import<'_> {
             return Ok(());
         }
         self.commit()?;
-        let until = Instant::now() + COMMIT_WAIT;
-        let stop = || self.database.stop.load(std::sync::atomic::Ordering::Acquire);
+        // What is left of the allowance ended with the commit.
+        self.client.hooks().allow(self.allowance);
+        let until = self.allowance.deadline.min(Instant::now() + COMMIT_WAIT);
+        let cancel = &self.allowance.cancel;
+        let stop = || self.database.stop.load(std::sync::atomic::Ordering::Acquire) || cancel.is_cancelled();
         if !self.database.snapshots.wait_published(self.core.end, until, &stop) {
+            if cancel.is_cancelled() {
+                return Err(cancelled());
+            }
             return Err(error(
                 "OVERLOADED",
                 "what was taken in so far is not committed in time: find out what the other replicas wait for",

@@ -172,7 +172,7 @@ fn decode(bytes: &[u8]) -> Result<Vec<ResultSet>, rowlog::Malformed> {
             let row: Result<Vec<Value>, _> = columns.iter().map(|_| reader.value().map(Value::of)).collect();
             rows.push(row?);
         }
-        results.push(ResultSet { columns, rows, affected, last_insert_rowid });
+        results.push(ResultSet { columns, rows, affected, last_insert_rowid, ..ResultSet::default() });
     }
     Ok(results)
 }

@@ -1,11 +1,13 @@
 //! The state machine that is SQLite: it executes requests ahead of the log on the leader, captures what they did as row operations, applies those
 //! elsewhere, shows readers nothing above HW, and rewinds. It knows no network and no peers.
 
+mod allowance;
 mod api;
 mod apply;
 mod backup;
 mod capture;
 mod captured;
+mod charge;
 mod checkpoint;
 mod classify;
 mod client;
@@ -15,6 +17,8 @@ mod database;
 mod error;
 mod ffi;
 mod folder;
+mod functions;
+mod gate;
 mod hash;
 mod import;
 mod keys;
@@ -42,9 +46,11 @@ mod value;
 mod wal;
 mod wal_sums;
 
+pub use allowance::{Allowance, Cancel, ResultRoom};
 pub use api::{
     Answer, BatchStep, Column, Condition, Description, Hold, Key, Proposer, ResultSet, SqlError, Statement, Transaction,
 };
+pub use charge::Charge;
 pub use database::Database;
 pub use error::{MachineError, OpenError};
 pub use folder::Folder;

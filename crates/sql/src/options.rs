@@ -11,6 +11,8 @@ pub struct Options {
     pub transaction_bytes_max: usize,
     /// The most that the rows of one result may have, in bytes (64 MiB). Beyond it: `RESPONSE_TOO_LARGE`.
     pub result_bytes_max: usize,
+    /// The most memory that the rows of one result may take, in bytes (256 MiB): small values take more than they have. Beyond it: `RESPONSE_TOO_LARGE`.
+    pub result_memory_max: usize,
     /// The most that the result kept for an idempotency key may have, in bytes (1 MiB). Beyond it the transaction is rolled back: `RESPONSE_TOO_LARGE`.
     pub kept_result_bytes_max: usize,
     /// A transaction larger than this goes into several batches (4 MiB).
@@ -43,6 +45,7 @@ impl Default for Options {
             value_bytes_max: 16 << 20,
             transaction_bytes_max: 256 << 20,
             result_bytes_max: 64 << 20,
+            result_memory_max: 256 << 20,
             kept_result_bytes_max: 1 << 20,
             batch_bytes: 4 << 20,
             wal_bytes_checkpoint: 32 << 20,

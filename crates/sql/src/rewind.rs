@@ -5,32 +5,36 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use highwater_wire::Offset;
 
 use crate::core::Core;
-use crate::database::{Database, Gate, open_core};
+use crate::database::{Database, open_core};
 use crate::error::MachineError;
+use crate::gate::Alone;
 use crate::machine::MACHINE_WAIT;
-use crate::stream::{Stream, lock};
+use crate::stream::{Stream, try_lock};
+
+/// How long those inside are waited for after they were interrupted, before they are given up.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Database {
     /// See [`highwater_partition::Command::Rewind`].
     pub(crate) fn rewind_to(&self, to: Offset) -> Result<Offset, MachineError> {
         let alone = self.stop_all();
-        let outcome = self.rewind_alone(to);
+        let outcome = self.rewind_alone(&alone, to);
         self.stop.store(false, Ordering::Release);
         drop(alone);
         outcome
     }
 
-    /// Interrupts whatever runs and turns away whoever waits, until nobody is inside the gate.
-    fn stop_all(&self) -> std::sync::RwLockWriteGuard<'_, Gate> {
+    /// Interrupts whatever runs and turns away whoever waits, until nobody is inside the gate, or for as long as is waited for that.
+    fn stop_all(&self) -> Alone<'_> {
         self.stop.store(true, Ordering::Release);
         self.snapshots.hide();
         self.token.wake();
-        self.gate.write().expect("nothing under this lock panics")
+        self.gate.alone(PATIENCE)
     }
 
     pub(crate) fn live_streams(&self) -> Vec<Arc<Mutex<Stream>>> {
@@ -39,11 +43,11 @@ impl Database {
         streams.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
-    fn rewind_alone(&self, to: Offset) -> Result<Offset, MachineError> {
+    fn rewind_alone(&self, alone: &Alone<'_>, to: Offset) -> Result<Offset, MachineError> {
         // Open transactions end here: their streams give the token back.
         let streams = self.live_streams();
-        for stream in &streams {
-            lock(stream).lose_transaction(
+        for mut stream in streams.iter().filter_map(|stream| try_lock(stream)) {
+            stream.lose_transaction(
                 "STREAM_EXPIRED",
                 "this node no longer leads the database, and the stream's transaction is lost: it had no effect; begin it again",
             );
@@ -60,10 +64,17 @@ impl Database {
             return Err(MachineError::Forgotten { to, oldest });
         };
         let frame = core.frames[kept];
-        for stream in &streams {
-            lock(stream).close_connection();
+        // Whoever holds the writer has been waited for, so that those left only read.
+        let given_up = alone.give_up_rest();
+        for mut stream in streams.iter().filter_map(|stream| try_lock(stream)) {
+            stream.close_connection();
         }
         self.close_connections(core)?;
+        if given_up > 0 {
+            self.files.renew().map_err(|error| {
+                MachineError::Failed(format!("the database file could not be taken from readers given up: {error}"))
+            })?;
+        }
         self.files
             .cut(frame.frames)
             .map_err(|error| MachineError::Failed(format!("SQLite's log could not be cut: {error}")))?;
@@ -104,13 +115,11 @@ impl Database {
     /// If SQLite could not write or close; what is on the disk is consistent all the same.
     pub fn close(&self) -> Result<(), MachineError> {
         let published = self.snapshots.published();
-        let mut gate = self.stop_all();
-        if *gate == Gate::Closed {
+        let alone = self.stop_all();
+        if alone.close() {
             return Ok(());
         }
-        *gate = Gate::Closed;
-        for stream in self.live_streams() {
-            let mut stream = lock(&stream);
+        for mut stream in self.live_streams().iter().filter_map(|stream| try_lock(stream)) {
             stream.lose_transaction(
                 "STREAM_EXPIRED",
                 "the database was closed, and the stream's transaction is lost: it had no effect",
@@ -125,8 +134,15 @@ impl Database {
         if core.committed >= core.end {
             self.checkpoint(core)?;
         }
+        let given_up = alone.give_up_rest();
         self.close_connections(core)?;
         core.failed = Some("it was closed".to_string());
+        if given_up > 0 {
+            // What is opened here again, in this process, must not meet those that never end.
+            self.files.renew().map_err(|error| {
+                MachineError::Failed(format!("the database file could not be taken from readers given up: {error}"))
+            })?;
+        }
         Ok(())
     }
 }

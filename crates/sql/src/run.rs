@@ -4,9 +4,10 @@ use rusqlite::ffi;
 
 use crate::api::{Column, ResultSet, SqlError, Statement};
 use crate::captured::captured;
+use crate::charge::Meter;
 use crate::classify::{Class, SavepointOp};
 use crate::client::{Client, Prepared};
-use crate::error::{error, from_failure};
+use crate::error::{cancelled, error, from_failure};
 use crate::ffi::{Failure, Step, Stmt};
 use crate::options::Options;
 use crate::value::Value;
@@ -77,27 +78,27 @@ pub(crate) fn fetch(
     bind(&mut prepared.stmt, statement)?;
     client.hooks().abort.set(false);
     let stmt = &mut prepared.stmt;
-    let (mut rows, mut bytes) = (Vec::new(), 0);
-    let mut too_large = false;
+    let mut rows: Vec<Vec<Value>> = Vec::new();
+    let mut meter = Meter::new(options, client.hooks().room());
+    let mut refused = None;
     loop {
         match stmt.step() {
             Ok(Step::Done) => break,
             Ok(Step::Row) => {
-                if !statement.want_rows || too_large {
+                if !statement.want_rows || refused.is_some() {
                     continue;
                 }
-                let row: Vec<Value> = (0..stmt.column_count()).map(|column| Value::of(stmt.value(column))).collect();
-                bytes += row.iter().map(Value::size_bytes).sum::<usize>();
-                if bytes > options.result_bytes_max {
-                    too_large = true;
-                    rows = Vec::new();
-                    // A query can be left; what writes is run to its end, so that it fails as a whole or not at all.
-                    if prepared.class == Class::Read {
-                        break;
-                    }
-                    continue;
+                match take_row(stmt, &mut rows, &mut meter) {
+                    Ok(()) => continue,
+                    Err(reason) => refused = Some(reason),
                 }
-                rows.push(row);
+                // The room is for others from here on.
+                rows = Vec::new();
+                meter = Meter::new(options, None);
+                // A query can be left; what writes is run to its end, so that it fails as a whole or not at all.
+                if prepared.class == Class::Read {
+                    break;
+                }
             }
             Err(failure) => {
                 let reason = client.hooks().capture.borrow().failure().map(str::to_string);
@@ -114,24 +115,37 @@ pub(crate) fn fetch(
         .map(|column| Column { name: stmt.column_name(column), decl_type: stmt.column_decl_type(column) })
         .collect();
     stmt.reset();
-    if too_large {
-        return Err(error(
-            "RESPONSE_TOO_LARGE",
-            format!(
-                "the rows of the result have more than {} bytes, the most that one may: ask for less",
-                options.result_bytes_max
-            ),
-        ));
+    if let Some(refused) = refused {
+        return Err(refused);
     }
     // What changes no rows leaves SQLite's count as the statement before it did.
     let facts = &prepared.facts;
     let counts = prepared.class == Class::Rows
         || (facts.temporary && !facts.temporary_schema && !facts.schema_main && !prepared.stmt.is_explain());
     let affected = if counts { client.changes() } else { 0 };
-    Ok(ResultSet { columns, rows, affected, last_insert_rowid: client.last_insert_rowid() })
+    let last_insert_rowid = client.last_insert_rowid();
+    Ok(ResultSet { columns, rows, affected, last_insert_rowid, charge: meter.charge() })
 }
 
-fn interrupted(client: &Client, failure: Failure) -> SqlError {
+/// Copies the present row, each value after it was counted: a row of many large values may not be held even once.
+fn take_row(stmt: &Stmt, rows: &mut Vec<Vec<Value>>, meter: &mut Meter<'_>) -> Result<(), SqlError> {
+    let count = stmt.column_count();
+    let mut row = Vec::with_capacity(count);
+    for column in 0..count {
+        let value = stmt.value(column);
+        meter.value(value)?;
+        row.push(Value::of(value));
+    }
+    let before = rows.capacity();
+    rows.push(row);
+    meter.row(rows.capacity() - before)
+}
+
+/// What is said of a statement that failed: if it was interrupted, why.
+pub(crate) fn interrupted(client: &Client, failure: Failure) -> SqlError {
+    if failure.primary() == ffi::SQLITE_INTERRUPT && client.hooks().is_cancelled() {
+        return cancelled();
+    }
     if failure.primary() == ffi::SQLITE_INTERRUPT && client.hooks().stopping() {
         return error(
             "NOT_READY",
@@ -212,7 +226,7 @@ pub(crate) fn read_only(
     if !client.writes_main() {
         return result;
     }
-    client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+    client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
     client.hooks().capture.borrow_mut().clear();
     Err(error("SQLITE_READONLY", "the query calls a function that writes: run it within BEGIN IMMEDIATE"))
 }

@@ -1,12 +1,15 @@
 //! A stream as clients know it: one logical connection, and what may be asked of it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use highwater_wire::{Epoch, Offset};
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, BatchStep, Column, Condition, Description, Hold, ResultSet, SqlError, Statement};
 use crate::database::Database;
 use crate::error::error;
+use crate::gate::Entered;
 pub(crate) use crate::stream::Stream;
 use crate::stream::{Asked, lock};
 use crate::text;
@@ -19,6 +22,8 @@ use crate::text;
 pub struct Session {
     database: Arc<Database>,
     stream: Arc<Mutex<Stream>>,
+    /// What is allowed to whatever is asked next.
+    allowance: Mutex<Option<Allowance>>,
 }
 
 impl Database {
@@ -28,7 +33,7 @@ impl Database {
         let mut streams = self.streams.lock().expect("nothing under this lock panics");
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
-        Session { database: self.clone(), stream }
+        Session { database: self.clone(), stream, allowance: Mutex::new(None) }
     }
 }
 
@@ -37,14 +42,29 @@ impl Session {
         lock(&self.stream)
     }
 
+    fn asked(&self) -> Asked<'_> {
+        let allowance = self.allowance.lock().expect("nothing under this lock panics").clone();
+        let allowance = allowance.unwrap_or_else(|| (Instant::now() + self.database.options.statement_max).into());
+        Asked { database: &self.database, stream: &self.stream, writes_follow: false, allowance }
+    }
+
+    /// Allows so much to everything that is asked from now on, until the next call. Each statement has the time that the stream's own limits leave it, and no
+    /// more than the allowance does. A transaction whose statement was interrupted is rolled back; one that is merely open stays so.
+    pub fn allow(&self, allowance: impl Into<Allowance>) {
+        *self.allowance.lock().expect("nothing under this lock panics") = Some(allowance.into());
+    }
+
     fn with<T>(
         &self,
         run: impl FnOnce(&mut Stream, &Asked<'_>) -> Answer<Result<T, SqlError>>,
     ) -> Answer<Result<T, SqlError>> {
         match self.database.enter() {
-            Ok(_gate) => {
-                let asked = Asked { database: &self.database, stream: &self.stream, writes_follow: false };
-                run(&mut self.lock(), &asked)
+            Ok(entered) => {
+                let asked = self.asked();
+                let mut stream = self.lock();
+                let answer = run(&mut stream, &asked);
+                abandon_if_given_up(&entered, &mut stream);
+                answer
             }
             Err(failed) => Answer { result: Err(failed), hold: None, seen: (None, 0) },
         }
@@ -63,7 +83,7 @@ impl Session {
     pub fn batch(&self, steps: &[BatchStep]) -> Answer<Vec<Option<Result<ResultSet, SqlError>>>> {
         let mut results: Vec<Option<Result<ResultSet, SqlError>>> = Vec::with_capacity(steps.len());
         let mut together = Together::default();
-        let Ok(_gate) = self.database.enter() else {
+        let Ok(entered) = self.database.enter() else {
             let closed = || Some(Err(error("CLOSED", "the database has been closed on this node")));
             return Answer { result: steps.iter().map(|_| closed()).collect(), hold: None, seen: (None, 0) };
         };
@@ -77,11 +97,12 @@ impl Session {
                 continue;
             }
             let writes_follow = last_write.is_some_and(|last| last > at);
-            let asked = Asked { database: &self.database, stream: &self.stream, writes_follow };
+            let asked = Asked { writes_follow, ..self.asked() };
             let answer = stream.execute(&asked, &step.statement);
             together.add(answer.hold, answer.seen);
             results.push(Some(answer.result));
         }
+        abandon_if_given_up(&entered, &mut stream);
         together.answer(results)
     }
 
@@ -103,9 +124,12 @@ impl Session {
 
     /// Tells about a statement without running it. What it tells is committed, or is of the stream's own transaction.
     pub fn describe(&self, sql: &str) -> Result<Description, SqlError> {
-        let _gate = self.database.enter()?;
-        let asked = Asked { database: &self.database, stream: &self.stream, writes_follow: false };
-        self.lock().describe(&asked, sql)
+        let entered = self.database.enter()?;
+        let asked = self.asked();
+        let mut stream = self.lock();
+        let described = stream.describe(&asked, sql);
+        abandon_if_given_up(&entered, &mut stream);
+        described
     }
 
     /// Whether no transaction is open.
@@ -122,6 +146,15 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.lock().end();
+    }
+}
+
+/// A stream that was given up has its connection on files that were replaced.
+fn abandon_if_given_up(entered: &Entered, stream: &mut Stream) {
+    if entered.is_given_up() {
+        let lost = "the stream ran a statement that could not be interrupted, and was given up: open another";
+        stream.lose_transaction("STREAM_EXPIRED", lost);
+        stream.close_connection();
     }
 }
 

@@ -6,11 +6,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use highwater_wire::{Epoch, Offset};
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, Description, Hold, ResultSet, SqlError, Statement};
 use crate::client::{Client, Prepared};
 use crate::database::Database;
@@ -29,6 +30,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) stream: &'a Arc<Mutex<Stream>>,
     /// Statements that write come after it in the same batch.
     pub(crate) writes_follow: bool,
+    /// What it may use.
+    pub(crate) allowance: Allowance,
 }
 
 /// A stream.
@@ -128,12 +131,12 @@ impl Stream {
         self.pending.clear();
         let open = self.transaction.take();
         if let Some(client) = &self.client {
-            if !client.autocommit() && client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).is_err() {
+            if !client.autocommit() && client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(()))).is_err() {
                 // A connection that cannot roll back is of no use.
                 self.client = None;
             } else {
                 client.hooks().capture.borrow_mut().clear();
-                client.hooks().deadline.set(None);
+                client.hooks().end_allowance();
             }
         }
         // The writer is given back after the transaction has ended.
@@ -161,7 +164,7 @@ impl Stream {
     /// After a statement: if SQLite has ended the transaction by itself, so do we.
     pub(crate) fn tidy(&mut self) {
         let Some(client) = &self.client else { return };
-        client.hooks().deadline.set(None);
+        client.hooks().end_allowance();
         let ended = match &self.transaction {
             Some(Open { side: Side::Undecided, .. }) | None => false,
             Some(_) => client.autocommit(),
@@ -200,6 +203,7 @@ impl Stream {
         for (name, value) in &self.settings {
             client.hooks().internally(|| client.exec(&format!("PRAGMA {name}={value}"))).map_err(from_failure)?;
         }
+        client.keep_like().map_err(from_failure)?;
         self.client = Some(client);
         Ok(())
     }
@@ -216,7 +220,7 @@ impl Stream {
 
     pub(crate) fn own(&self, sql: &str) -> Outcome<()> {
         let client = self.client();
-        client.hooks().internally(|| client.run(sql, |_| Ok(()))).map_err(from_failure)
+        client.hooks().undisturbed(|| client.run(sql, |_| Ok(()))).map_err(from_failure)
     }
 
     /// Begins to read: at the newest published state, or, if the stream's own last write is not published yet, at what is executed.
@@ -224,24 +228,32 @@ impl Stream {
         let database = asked.database;
         if let Some(wrote) = self.wrote {
             if database.snapshots.published().is_none_or(|hw| hw < wrote.until) {
-                let held = database.acquire(Instant::now() + database.options.writer_wait)?;
+                let held = database.acquire(&asked.allowance)?;
                 self.own("BEGIN")?;
                 self.client().refresh().map_err(from_failure)?;
                 return Ok(((held.epoch, held.end), Some(database.hold(&held))));
             }
             self.wrote = None;
         }
-        let seen = database.begin_at_published(self.client())?;
+        let seen = database.begin_at_published(self.client(), &asked.allowance)?;
         Ok((seen, None))
     }
 
     /// See [`crate::Session::describe`].
     pub(crate) fn describe(&mut self, asked: &Asked<'_>, sql: &str) -> Outcome<Description> {
-        let database = asked.database;
         self.connect(asked)?;
+        self.client().hooks().allow(&asked.allowance);
+        let described = self.describe_within(asked, sql);
+        self.client().hooks().end_allowance();
+        described
+    }
+
+    fn describe_within(&mut self, asked: &Asked<'_>, sql: &str) -> Outcome<Description> {
+        let database = asked.database;
         let (hold, _) = self.standing();
-        let until = Instant::now() + database.options.publish_wait;
-        let stop = || database.stop.load(std::sync::atomic::Ordering::Acquire);
+        let until = asked.allowance.deadline.min(Instant::now() + database.options.publish_wait);
+        let cancel = &asked.allowance.cancel;
+        let stop = || database.stop.load(std::sync::atomic::Ordering::Acquire) || cancel.is_cancelled();
         if let Some(hold) = hold.or(self.wrote)
             && !database.snapshots.wait_published(hold.until, until, &stop)
         {
@@ -252,7 +264,7 @@ impl Stream {
             let prepared = self.client().prepare_one(sql)?;
             return Ok(description(&prepared));
         }
-        database.begin_at_published(self.client())?;
+        database.begin_at_published(self.client(), &asked.allowance)?;
         let described = self.client().prepare_one(sql).map(|prepared| description(&prepared));
         self.own("ROLLBACK")?;
         described
@@ -262,6 +274,15 @@ impl Stream {
 /// Locks a stream. A panic on one request leaves the stream usable: its transaction is rolled back with the next one or with its connection.
 pub(crate) fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same unless it is in use.
+pub(crate) fn try_lock(stream: &Mutex<Stream>) -> Option<MutexGuard<'_, Stream>> {
+    match stream.try_lock() {
+        Ok(stream) => Some(stream),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// What is said of an interactive transaction whose time is over.

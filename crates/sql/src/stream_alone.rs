@@ -20,8 +20,7 @@ impl Stream {
     /// A statement outside a transaction.
     pub(crate) fn alone(&mut self, asked: &Asked<'_>, statement: &Statement) -> Answer<Outcome<ResultSet>> {
         let database = asked.database;
-        let deadline = Instant::now() + database.options.statement_max;
-        self.client().hooks().deadline.set(Some(deadline));
+        self.client().hooks().allow(&asked.allowance.until(Instant::now() + database.options.statement_max));
         let words = text::words(&statement.sql, 2);
         let word = |at: usize| words.get(at).map_or("", String::as_str);
         match word(0) {
@@ -127,7 +126,7 @@ impl Stream {
     /// A statement that writes, in a transaction of its own.
     pub(crate) fn write_alone(&mut self, asked: &Asked<'_>, statement: &Statement) -> Answer<Outcome<ResultSet>> {
         let database = asked.database;
-        let acquired = database.acquire(Instant::now() + database.options.writer_wait).and_then(|mut held| {
+        let acquired = database.acquire(&asked.allowance).and_then(|mut held| {
             database.make_room(&mut held)?;
             Ok(held)
         });

@@ -3,7 +3,7 @@
 //! BEGIN alone begins nothing: the first statement decides whether the transaction reads at the published state or takes the writer. One that has read there
 //! may still take it, if nothing was written since.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::{Answer, Hold, ResultSet, SqlError, Statement};
@@ -11,7 +11,7 @@ use crate::classify::{BeginMode, Class, SavepointOp};
 use crate::error::{error, from_failure};
 use crate::run;
 use crate::shape::quoted;
-use crate::stream::{Asked, Lost, Open, Outcome, Seen, Side, Stream, TIMED_OUT, now_or};
+use crate::stream::{Asked, Lost, Open, Outcome, Seen, Side, Stream, TIMED_OUT, now_or, try_lock};
 use crate::text;
 
 impl Stream {
@@ -30,7 +30,7 @@ impl Stream {
     /// Takes the writer for the open transaction, which has read nothing, or nothing that is not the newest.
     pub(crate) fn begin_writing(&mut self, asked: &Asked<'_>) -> Outcome<()> {
         let database = asked.database;
-        let mut held = database.acquire(Instant::now() + database.options.writer_wait)?;
+        let mut held = database.acquire(&asked.allowance)?;
         let open = self.transaction.as_ref().expect("a transaction is open");
         if open.reads_only {
             return Err(error("SQLITE_READONLY", "the transaction was begun READONLY"));
@@ -71,12 +71,7 @@ impl Stream {
             Box::new(move || {
                 if let Some(stream) = stream.upgrade() {
                     // If it is in use, its own deadline ends it.
-                    let stream = match stream.try_lock() {
-                        Ok(stream) => Some(stream),
-                        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
-                        Err(std::sync::TryLockError::WouldBlock) => None,
-                    };
-                    if let Some(mut stream) = stream {
+                    if let Some(mut stream) = try_lock(&stream) {
                         stream.lose_transaction("TRANSACTION_TIMEOUT", TIMED_OUT);
                     }
                 }
@@ -97,10 +92,15 @@ impl Stream {
         }
     }
 
+    /// What runs next may use what was allowed, until the open transaction's time is over.
+    fn allow(&self, asked: &Asked<'_>) {
+        let open = self.transaction.as_ref().expect("a transaction is open");
+        self.client().hooks().allow(&asked.allowance.until(open.deadline));
+    }
+
     /// A statement within a transaction.
     pub(crate) fn within(&mut self, asked: &Asked<'_>, statement: &Statement) -> Answer<Outcome<ResultSet>> {
-        let deadline = self.transaction.as_ref().map(|open| open.deadline);
-        self.client().hooks().deadline.set(deadline);
+        self.allow(asked);
         let (hold, seen) = self.standing();
         let result = self.try_within(asked, statement);
         if let Ok(Some(answer)) = result {
@@ -206,9 +206,8 @@ impl Stream {
                         self.begin_writing(asked)?;
                     }
                 }
+                self.allow(asked);
                 let client = self.client();
-                let deadline = self.transaction.as_ref().map(|open| open.deadline);
-                client.hooks().deadline.set(deadline);
                 run::run_in_write(client, &statement.sql, &mut prepared, statement, &database.options)?
             }
         };
@@ -252,7 +251,7 @@ impl Stream {
         let client = self.client.as_ref().expect("connected");
         let open = self.transaction.as_mut().expect("a transaction is open");
         let Side::Writing { held, schema, .. } = &mut open.side else {
-            client.hooks().internally(|| client.run("COMMIT", |_| Ok(()))).map_err(from_failure)?;
+            client.hooks().undisturbed(|| client.run("COMMIT", |_| Ok(()))).map_err(from_failure)?;
             self.roll_back();
             return Ok(Answer { result: Ok(ResultSet::default()), hold, seen });
         };
@@ -274,6 +273,7 @@ fn ends_transaction(failed: &SqlError) -> Option<&'static str> {
     match failed.code.as_str() {
         "TRANSACTION_TIMEOUT" => Some("TRANSACTION_TIMEOUT"),
         "TRANSACTION_TOO_LARGE" => Some("TRANSACTION_TOO_LARGE"),
+        "CANCELLED" => Some("CANCELLED"),
         "NOT_READY" => Some("STREAM_EXPIRED"),
         _ => None,
     }

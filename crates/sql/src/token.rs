@@ -6,13 +6,18 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use crate::allowance::Allowance;
 use crate::core::Core;
+use crate::ffi::watchdog::Watch;
 
 /// How long a waiter sleeps at most before it looks again whether the holder's time is over.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Longer than anything waits.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Takes an interactive transaction away if nobody is using it right now.
 pub(crate) type Expire = Box<dyn Fn() + Send + Sync>;
@@ -38,6 +43,8 @@ pub(crate) enum Denied {
     TimedOut,
     /// The database is being rewound or closed.
     Stopping,
+    /// Whoever asked has left.
+    Cancelled,
 }
 
 impl State {
@@ -64,8 +71,38 @@ impl Token {
         self.state.lock().expect("nothing under this lock panics")
     }
 
-    /// Waits for the token until an instant; gives up at once when `stop` is set, if that is given.
-    pub(crate) fn acquire(self: &Arc<Token>, until: Instant, stop: Option<&AtomicBool>) -> Result<Held, Denied> {
+    /// Waits for the token as long as the allowance says; gives up at once when `stop` is set, if that is given.
+    pub(crate) fn acquire(self: &Arc<Token>, allowance: &Allowance, stop: Option<&AtomicBool>) -> Result<Held, Denied> {
+        if let Some(held) = self.acquire_at_once(stop) {
+            return held;
+        }
+        let token = Arc::downgrade(self);
+        let look_again = move || {
+            if let Some(token) = Weak::upgrade(&token) {
+                token.wake();
+            }
+        };
+        // Its own clock ends the wait; the watchdog tells it of a cancellation.
+        let forever = Instant::now() + FOREVER;
+        let _watch = Watch::wake(forever.max(allowance.deadline), &allowance.cancel, Arc::new(look_again));
+        self.wait(allowance, stop)
+    }
+
+    /// Takes the token if it is free and nobody waits for it.
+    fn acquire_at_once(self: &Arc<Token>, stop: Option<&AtomicBool>) -> Option<Result<Held, Denied>> {
+        if stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
+            return Some(Err(Denied::Stopping));
+        }
+        let mut state = self.lock();
+        if !state.queue.is_empty() {
+            return None;
+        }
+        let core = state.core.take()?;
+        Some(Ok(Held { core: Some(core), token: self.clone() }))
+    }
+
+    fn wait(self: &Arc<Token>, allowance: &Allowance, stop: Option<&AtomicBool>) -> Result<Held, Denied> {
+        let until = allowance.deadline;
         let mut state = self.lock();
         let ticket = state.next;
         state.next += 1;
@@ -74,6 +111,9 @@ impl Token {
         let outcome = loop {
             if stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
                 break Err(Denied::Stopping);
+            }
+            if allowance.cancel.is_cancelled() {
+                break Err(Denied::Cancelled);
             }
             if state.queue.front().is_some_and(|(first, _)| *first == ticket) && state.core.is_some() {
                 break Ok(state.core.take());

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::allowance::Allowance;
 use crate::api::{Answer, Hold, ResultSet, SqlError, Statement, Transaction};
 use crate::classify::Class;
 use crate::client::Client;
@@ -14,30 +15,36 @@ use crate::run::{self, Savepoints};
 use crate::text;
 
 impl Database {
-    /// Whether all statements only read, as far as the newest published state tells. What cannot be prepared counts as a write.
-    pub fn is_read_only(&self, statements: &[Statement]) -> bool {
-        let deadline = Instant::now() + self.options.statement_max;
-        self.read(deadline, |client, _| Ok(all_read(client, statements))).result.unwrap_or(false)
+    /// Whether all statements only read, as far as the newest published state tells.
+    ///
+    /// # Errors
+    /// The error of the first statement that cannot be prepared. A leader may have executed what it lacks without its being published yet: so for whoever may
+    /// write this is no final word. `NOT_READY` before the first publication.
+    pub fn read_only(&self, statements: &[Statement], allowance: impl Into<Allowance>) -> Result<bool, SqlError> {
+        let allowance = allowance.into().until(Instant::now() + self.options.statement_max);
+        self.read(&allowance, |client, _| all_read(client, statements)).result
     }
 
     /// Runs statements as one transaction, all or nothing. If all only read, they run at the newest published state, and the answer may leave at once;
-    /// otherwise on the shared writer, until `deadline` at most.
+    /// otherwise on the shared writer, as far as the allowance goes.
     ///
     /// # Errors
     /// The first statement's that failed; `NOT_LEADER` for a write where this replica does not lead; `TRANSACTION_BUSY` if the writer was not to be had;
-    /// `TRANSACTION_TIMEOUT`, `TRANSACTION_TOO_LARGE`, `RESPONSE_TOO_LARGE`, `OVERLOADED`; `IDEMPOTENCY_MISMATCH` for a key that was used for another request.
+    /// `TRANSACTION_TIMEOUT`, `CANCELLED`, `TRANSACTION_TOO_LARGE`, `RESPONSE_TOO_LARGE`, `OVERLOADED`; `IDEMPOTENCY_MISMATCH` for a key that was used for another request.
     pub fn transaction(
         &self,
         transaction: &Transaction,
-        deadline: Instant,
+        allowance: impl Into<Allowance>,
     ) -> Answer<Result<Vec<ResultSet>, SqlError>> {
+        let allowance = &allowance.into();
         if transaction.key.is_some()
             || transaction.statements.iter().any(|statement| text::looks_like_write(&statement.sql))
         {
-            return self.write(transaction, deadline);
+            return self.write(transaction, allowance);
         }
-        let read = self.read(deadline, |client, _| {
-            if !all_read(client, &transaction.statements) {
+        let read = self.read(allowance, |client, _| {
+            // What cannot be prepared here may be on the writer's side of HW.
+            if !all_read(client, &transaction.statements).unwrap_or(false) {
                 return Ok(None);
             }
             transaction
@@ -49,9 +56,9 @@ impl Database {
         });
         match read.result {
             Ok(Some(results)) => Answer { result: Ok(results), hold: None, seen: read.seen },
-            Ok(None) => self.write(transaction, deadline),
+            Ok(None) => self.write(transaction, allowance),
             // A leader that has not published yet may still execute.
-            Err(failed) if failed.code == "NOT_READY" => self.write(transaction, deadline),
+            Err(failed) if failed.code == "NOT_READY" => self.write(transaction, allowance),
             Err(failed) => Answer { result: Err(failed), hold: None, seen: read.seen },
         }
     }
@@ -63,13 +70,13 @@ impl Database {
         Ok(ResultSet { last_insert_rowid: 0, affected: 0, ..result })
     }
 
-    fn write(&self, transaction: &Transaction, deadline: Instant) -> Answer<Result<Vec<ResultSet>, SqlError>> {
+    fn write(&self, transaction: &Transaction, allowance: &Allowance) -> Answer<Result<Vec<ResultSet>, SqlError>> {
         let refused = |failed| Answer { result: Err(failed), hold: None, seen: (None, 0) };
         let _gate = match self.enter() {
             Ok(gate) => gate,
             Err(failed) => return refused(failed),
         };
-        let mut held = match self.acquire(deadline.min(Instant::now() + self.options.writer_wait)) {
+        let mut held = match self.acquire(allowance) {
             Ok(held) => held,
             Err(failed) => return refused(failed),
         };
@@ -82,9 +89,9 @@ impl Database {
             Ok(writer) => writer,
             Err(failure) => return refused(from_failure(failure)),
         };
-        writer.hooks().deadline.set(Some(deadline));
+        writer.hooks().allow(allowance);
         let outcome = self.write_on(core, &writer, transaction);
-        writer.hooks().deadline.set(None);
+        writer.hooks().end_allowance();
         writer.hooks().capture.borrow_mut().clear();
         // Temporary objects end with the request that made them: the next client's INSERT must not go into a temporary table of the same name.
         if writer.autocommit() && !writer.touched_temporary() {
@@ -104,10 +111,10 @@ impl Database {
             let results = vec![self.vacuum(core, writer, &statement.sql)?];
             return Ok(Done { results, hold: Hold { wrote: true, ..self.hold(core) } });
         }
-        writer.hooks().internally(|| writer.run("BEGIN IMMEDIATE", |_| Ok(()))).map_err(from_failure)?;
+        writer.hooks().undisturbed(|| writer.run("BEGIN IMMEDIATE", |_| Ok(()))).map_err(from_failure)?;
         let outcome = self.write_within(core, writer, transaction);
         if !writer.autocommit() {
-            writer.hooks().internally(|| writer.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+            writer.hooks().undisturbed(|| writer.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
         }
         outcome
     }
@@ -175,11 +182,11 @@ impl Database {
         let applier = core.applier.as_mut().expect("the applying connection is open");
         applier.forget();
         applier.conn.exec("VACUUM").map_err(from_failure)?;
-        client.hooks().internally(|| client.run("BEGIN IMMEDIATE", |_| Ok(()))).map_err(from_failure)?;
+        client.hooks().undisturbed(|| client.run("BEGIN IMMEDIATE", |_| Ok(()))).map_err(from_failure)?;
         client.hooks().capture.borrow_mut().statement(OUTSIDE_TRANSACTION, "VACUUM");
         let committed = self.commit(core, client).map_err(from_failure);
         if !client.autocommit() {
-            client.hooks().internally(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
+            client.hooks().undisturbed(|| client.run("ROLLBACK", |_| Ok(()))).map_err(from_failure)?;
         }
         if committed.is_err() {
             // The database was rebuilt and nobody will hear of it: rowids may differ from here on.
@@ -195,13 +202,12 @@ struct Done {
     hold: Hold,
 }
 
-fn all_read(client: &Client, statements: &[Statement]) -> bool {
-    statements.iter().all(|statement| match client.prepare_one(&statement.sql) {
-        Ok(prepared) => {
-            let reads = prepared.class == Class::Read && !prepared.facts.temporary;
-            client.keep(&statement.sql, prepared);
-            reads
-        }
-        Err(_) => false,
-    })
+fn all_read(client: &Client, statements: &[Statement]) -> Result<bool, SqlError> {
+    let mut all = true;
+    for statement in statements {
+        let prepared = client.prepare_one(&statement.sql)?;
+        all &= prepared.class == Class::Read && !prepared.facts.temporary;
+        client.keep(&statement.sql, prepared);
+    }
+    Ok(all)
 }

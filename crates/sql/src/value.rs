@@ -18,15 +18,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// About how much memory and room in an answer it takes.
-    pub(crate) fn size_bytes(&self) -> usize {
-        8 + match self {
-            Value::Null | Value::Integer(_) | Value::Real(_) => 0,
-            Value::Text(text) => text.len(),
-            Value::Blob(bytes) => bytes.len(),
-        }
-    }
-
     pub(crate) fn borrowed(&self) -> ValueRef<'_> {
         match self {
             Value::Null => ValueRef::Null,

@@ -25,6 +25,8 @@ pub(crate) const DATABASE: &str = "database.sqlite";
 /// SQLite's write-ahead log.
 pub(crate) const WAL: &str = "database.sqlite-wal";
 const SHM: &str = "database.sqlite-shm";
+/// A copy that takes the database's place.
+const NEW_DATABASE: &str = "database.sqlite.new";
 const MARKER: &str = "checkpoint";
 const NEW_MARKER: &str = "checkpoint.new";
 const MAGIC: &[u8; 8] = b"HWCKPT\x00\x01";
@@ -158,10 +160,30 @@ impl Files {
         self.remove(SHM)
     }
 
+    /// Puts a copy in the place of the database file, and a new index in place of the log's. Connections that cannot be closed keep the old ones, which nobody
+    /// else sees any more: SQLite shares locks and the index among connections to one file, not to one name. No other connection may be open.
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        let (from, to) = (self.folder.open(DATABASE)?, folder::create_empty(self.folder(), NEW_DATABASE)?);
+        let (bytes, mut at) = (from.len()?, 0);
+        let mut piece = vec![0; 1 << 20];
+        while at < bytes {
+            let count = from.read_at(at, &mut piece)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            to.write_at(at, &piece[..count])?;
+            at += count as u64;
+        }
+        to.sync_data()?;
+        self.folder.rename(NEW_DATABASE, DATABASE)?;
+        self.remove(SHM)?;
+        self.folder.sync_dir()
+    }
+
     /// Removes what there is of a database that was never finished.
     pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
         let [one, other] = sums::NAMES;
-        [DATABASE, WAL, SHM, one, other].into_iter().try_for_each(|name| self.remove(name))
+        [DATABASE, NEW_DATABASE, WAL, SHM, one, other].into_iter().try_for_each(|name| self.remove(name))
     }
 
     /// Renames the files of a damaged database to `*.damaged`, in place of the last ones that were. The marker goes first, durably: without it nobody takes the

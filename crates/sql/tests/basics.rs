@@ -80,9 +80,10 @@ fn a_replica_that_does_not_lead_reads_and_refuses_writes() {
     assert_eq!(refused.code, "NOT_LEADER", "nothing is published yet: {refused}");
     leader.ship_to(&follower.database);
     assert_eq!(follower.rows("SELECT a FROM t"), [[Value::Integer(7)]]);
-    assert!(follower.database.is_read_only(&[statement("SELECT a FROM t")]));
-    assert!(!follower.database.is_read_only(&[statement("INSERT INTO t VALUES(1)")]));
-    assert!(!follower.database.is_read_only(&[statement("SELECT * FROM not_there_yet")]));
+    let reads = |sql: &str| follower.database.read_only(&[statement(sql)], soon());
+    assert_eq!(reads("SELECT a FROM t"), Ok(true));
+    assert_eq!(reads("INSERT INTO t VALUES(1)"), Ok(false));
+    assert_eq!(reads("SELECT * FROM not_there_yet").unwrap_err().message, "no such table: not_there_yet");
     let refused = follower.run(&["INSERT INTO t VALUES(1)"]).unwrap_err();
     assert_eq!(refused.code, "NOT_LEADER");
     let session = follower.database.session();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, of};
+use common::{Bench, of, soon};
 use highwater_sql::Value;
 
 const SCRIPT: &str = "
@@ -31,13 +31,13 @@ fn a_file_taken_in_and_given_out_holds_the_same() {
     let (source, copy) = (files.path().join("in.sqlite"), files.path().join("out.sqlite"));
     rusqlite::Connection::open(&source).unwrap().execute_batch(SCRIPT).unwrap();
     let bench = Bench::leader();
-    let answer = bench.database.import(&source);
+    let answer = bench.database.import(&source, soon());
     answer.result.unwrap();
     assert!(answer.hold.unwrap().wrote);
     bench.publish();
     bench.assert_replicates();
 
-    assert_eq!(bench.database.backup(&copy).unwrap(), bench.log.end());
+    assert_eq!(bench.database.backup(&copy, soon()).unwrap(), bench.log.end());
     common::assert_sound(&copy);
     let out = rusqlite::Connection::open(&copy).unwrap();
     let objects = |conn: &rusqlite::Connection| -> Vec<String> {
@@ -54,7 +54,7 @@ fn a_file_taken_in_and_given_out_holds_the_same() {
     assert_eq!(one("PRAGMA user_version"), 42.into());
     assert_eq!(one("PRAGMA journal_mode"), "delete".to_string().into());
     assert_eq!(
-        bench.database.backup(&copy).unwrap_err().code,
+        bench.database.backup(&copy, soon()).unwrap_err().code,
         "SQLITE_CANTOPEN",
         "an existing file is not overwritten"
     );
@@ -68,10 +68,10 @@ fn a_database_with_tables_takes_no_file_in() {
     let bench = Bench::leader();
     bench.run(&["CREATE TABLE t(a)"]).unwrap();
     let end = bench.log.end();
-    assert_eq!(of(bench.database.import(&source)).unwrap_err().code, "NOT_EMPTY");
+    assert_eq!(of(bench.database.import(&source, soon())).unwrap_err().code, "NOT_EMPTY");
     assert_eq!(bench.log.end(), end);
     std::fs::write(&source, b"not a database, but long enough to be looked at as if it were one").unwrap();
-    assert_eq!(of(bench.database.import(&source)).unwrap_err().code, "SQLITE_NOTADB");
+    assert_eq!(of(bench.database.import(&source, soon())).unwrap_err().code, "SQLITE_NOTADB");
     bench.run(&["INSERT INTO t VALUES(1)"]).unwrap();
 }
 
@@ -99,7 +99,7 @@ fn a_large_file_becomes_several_transactions() {
         (done, thread)
     };
     use highwater_partition::StateMachine;
-    of(bench.database.import(&source)).unwrap();
+    of(bench.database.import(&source, soon())).unwrap();
     drop(publisher.0);
     publisher.1.join().unwrap();
     bench.publish();
@@ -123,7 +123,7 @@ fn a_table_of_as_many_columns_as_there_may_be_has_a_rowid_beside_them() {
         ))
         .unwrap();
     let bench = Bench::leader();
-    of(bench.database.import(&source)).unwrap();
+    of(bench.database.import(&source, soon())).unwrap();
     bench.publish();
     let [five, nine] = [[5, 3, 4], [9, 1, 2]].map(|row| row.map(Value::Integer).to_vec());
     assert_eq!(bench.rows("SELECT rowid, c0, c1999 FROM t"), [five, nine]);

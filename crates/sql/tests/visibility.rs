@@ -40,7 +40,7 @@ fn reads_on_every_door_show_what_is_published() {
     assert_eq!(session.describe("SELECT * FROM u").unwrap_err().code, "SQLITE_ERROR", "the table is not committed");
     assert_eq!(bench.database.content_hash().unwrap().0, published);
     let copy = bench.dir.path().join("copy.sqlite");
-    assert_eq!(bench.database.backup(&copy).unwrap(), published);
+    assert_eq!(bench.database.backup(&copy, soon()).unwrap(), published);
     let rows: i64 = rusqlite::Connection::open(&copy).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
     assert_eq!(rows, 1);
 

@@ -237,7 +237,7 @@ fn half_a_request() {
     let mut node = node_with_a_row();
     let sql = "{\"sql\": \"DELETE FROM kept\"}";
     let head = format!(
-        "POST /db/main/sql HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST /db/main/sql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         sql.len()
     );
     let whole = format!("{head}{sql}");

@@ -14,7 +14,7 @@ use super::carry::Refused;
 use crate::app::App;
 
 /// Names the node that forwarded a request.
-const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
+pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
 /// Marks an answer that says that nothing was done: whoever leads by then is to be asked.
 pub(super) const DECLINED: HeaderName = HeaderName::from_static("highwater-declined");
 /// What is kept of a refusal in order to read it.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::pipeline::{run_batch, take};
-use super::types::{Columns, CursorRequest, ErrorOut, Row, StepOutcomes};
+use super::pipeline::{lane, run_batch, take};
+use super::types::{CursorRequest, ErrorOut, StepOutcomes};
 use crate::access::Access;
-use crate::app::{App, Lane};
+use crate::app::App;
+use crate::encode::{Form, Items};
 use crate::failure::Failure;
 use crate::options::RequestOptions;
+use crate::party::Party;
 use crate::settle::{before_reading, before_writing, settle};
 use highwater_node::Database;
 use highwater_sql::SqlError;
@@ -20,26 +22,26 @@ use highwater_sql::SqlError;
 pub(crate) async fn run(
     app: &Arc<App>,
     db: &Arc<Database>,
-    access: Access,
+    party: &Party,
     options: &RequestOptions,
     request: CursorRequest,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Items, Failure> {
     if request.batch.steps.len() > app.limits.statements {
         let message = format!("{} steps in one batch; at most {}", request.batch.steps.len(), app.limits.statements);
         return Err(Failure::bad("TOO_MANY_STATEMENTS", message));
     }
-    let (taken, mut stream) = take(app, db, access, request.baton.as_deref()).await?;
-    let lane = if taken.in_transaction() { Lane::Transaction } else { Lane::Write };
-    if lane == Lane::Write && access == Access::Full {
+    let (taken, stream) = take(app, db, party, request.baton.as_deref())?;
+    let writes = party.access == Access::Full;
+    if writes && !taken.in_transaction() {
         before_writing(db, options).await?;
     }
     before_reading(db, options, true).await?;
+    let lane = lane(party, taken.in_transaction(), writes);
     let (stream, outcomes, hold, in_transaction) = app
-        .blocking(lane, move || {
-            let texts = stream.texts.clone();
-            let steps = request.batch.resolve(&|id| texts.get(&id).cloned());
+        .blocking(party, lane, move |work| {
+            let steps = request.batch.resolve(&stream.texts);
             let (outcomes, hold) = match steps {
-                Ok(steps) => run_batch(&mut stream, steps, &mut None),
+                Ok(steps) => run_batch(&stream, steps, &mut None, work),
                 Err(error) => (Err(error), None),
             };
             let in_transaction = !stream.session.is_autocommit();
@@ -54,39 +56,29 @@ pub(crate) async fn run(
         None => outcomes,
     };
     let baton = taken.put_back(stream, in_transaction);
-    Ok(lines(&baton, &outcomes))
+    Ok(lines(&baton, outcomes))
 }
 
-fn lines(baton: &str, outcomes: &Result<StepOutcomes, SqlError>) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut line = |value: serde_json::Value| {
-        serde_json::to_writer(&mut out, &value).expect("a line is made of strings, numbers and lists");
-        out.push(b'\n');
+fn lines(baton: &str, outcomes: Result<StepOutcomes, SqlError>) -> Items {
+    let mut items = Items::default();
+    let line = |items: &mut Items, value: serde_json::Value| {
+        items.json(&value);
+        items.text("\n");
     };
-    line(json!({"baton": baton, "base_url": null}));
-    let steps = match outcomes {
-        Ok(steps) => steps,
-        Err(error) => {
-            line(json!({"type": "error", "error": ErrorOut(error)}));
-            return out;
-        }
-    };
-    for (index, step) in steps.iter().enumerate() {
-        match step {
-            None => {}
-            Some(Err(error)) => line(json!({"type": "step_error", "step": index, "error": ErrorOut(error)})),
-            Some(Ok(result)) => {
-                line(json!({"type": "step_begin", "step": index, "cols": Columns(&result.columns)}));
-                for row in &result.rows {
-                    line(json!({"type": "row", "row": Row(row)}));
+    line(&mut items, json!({"baton": baton, "base_url": null}));
+    match outcomes {
+        Err(error) => line(&mut items, json!({"type": "error", "error": ErrorOut(&error)})),
+        Ok(steps) => {
+            for (index, step) in steps.into_iter().enumerate() {
+                match step {
+                    None => {}
+                    Some(Err(error)) => {
+                        line(&mut items, json!({"type": "step_error", "step": index, "error": ErrorOut(&error)}));
+                    }
+                    Some(Ok(result)) => items.result(result, Form::Lines(index)),
                 }
-                line(json!({
-                    "type": "step_end",
-                    "affected_row_count": result.affected,
-                    "last_insert_rowid": result.last_insert_rowid.to_string(),
-                }));
             }
         }
     }
-    out
+    items
 }

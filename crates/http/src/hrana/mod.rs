@@ -8,4 +8,5 @@ pub(crate) mod baton;
 pub(crate) mod cursor;
 pub(crate) mod pipeline;
 pub(crate) mod streams;
+pub(crate) mod texts;
 pub(crate) mod types;

@@ -15,10 +15,12 @@ use super::types::{
     PipelineRequest, PipelineResponse, StepOutcomes, StreamRequest, StreamResponse, protocol_error, resolve_sql,
 };
 use crate::access::Access;
-use crate::app::{App, Lane, first_word, looks_read_only};
+use crate::app::{App, first_word, looks_read_only};
 use crate::failure::Failure;
 use crate::options::RequestOptions;
+use crate::party::Party;
 use crate::settle::{before_reading, before_writing, position, settle};
+use crate::work::{Lane, Work};
 
 /// What one request gave, and what it waits for.
 type Ran = (Result<StreamResponse, SqlError>, Option<Hold>);
@@ -41,25 +43,22 @@ struct Finished {
 pub(crate) async fn run(
     app: &Arc<App>,
     db: &Arc<Database>,
-    access: Access,
+    party: &Party,
     options: &RequestOptions,
     request: PipelineRequest,
 ) -> Result<Answered, Failure> {
     let PipelineRequest { baton, requests } = request;
     check_size(app, &requests)?;
-    let (taken, stream) = take(app, db, access, baton.as_deref()).await?;
+    let (taken, stream) = take(app, db, party, baton.as_deref())?;
     let look = Look::at(&requests, &stream);
-    if look.writes && !taken.in_transaction() {
+    let writes = look.writes && party.access == Access::Full;
+    if writes && !taken.in_transaction() {
         before_writing(db, options).await?;
     }
     before_reading(db, options, look.reads).await?;
 
-    let lane = match (taken.in_transaction(), look.writes) {
-        (true, _) => Lane::Transaction,
-        (false, true) => Lane::Write,
-        (false, false) => Lane::Read,
-    };
-    let finished = app.blocking(lane, move || run_all(stream, requests)).await?;
+    let lane = lane(party, taken.in_transaction(), writes);
+    let finished = app.blocking(party, lane, move |work| run_all(stream, requests, work)).await?;
 
     let (results, settled) = settle_all(db, finished.ran, options).await;
     let baton = match finished.stream {
@@ -72,31 +71,26 @@ pub(crate) async fn run(
     Ok(Answered { response: PipelineResponse { baton, results }, position: settled.or(finished.seen) })
 }
 
-/// The stream that a baton names, which must be of this database and of a bearer who might do as much; or a new one.
-pub(super) async fn take<'a>(
+/// The threads for a stream's requests. Nobody waits for a transaction of a bearer who may only read, since it never has the writer.
+pub(super) fn lane(party: &Party, in_transaction: bool, writes: bool) -> Lane {
+    match (party.access, in_transaction, writes) {
+        (Access::Read, ..) | (Access::Full, false, false) => Lane::Read,
+        (Access::Full, true, _) => Lane::Transaction,
+        (Access::Full, false, true) => Lane::Write,
+    }
+}
+
+/// The stream that a baton names, or a new one.
+pub(super) fn take<'a>(
     app: &'a App,
     db: &Arc<Database>,
-    access: Access,
+    party: &Party,
     baton: Option<&str>,
 ) -> Result<(Taken<'a>, Box<Stream>), Failure> {
-    if let Some(baton) = baton {
-        let (taken, stream) = app.streams.take(baton)?;
-        let same = stream.db.name() == db.name() && stream.access == access;
-        if !same {
-            let message = format!(
-                "this baton is of a stream on {:?}; use the path and the token it was opened with",
-                stream.db.name()
-            );
-            let in_transaction = taken.in_transaction();
-            // The rightful owner goes on with a stream whose next baton it never sees only if nothing changes; so it is closed, like a broken one.
-            drop((taken, in_transaction));
-            return Err(Failure::bad("BATON_OF_ANOTHER_STREAM", message));
-        }
-        return Ok((taken, stream));
+    match baton {
+        Some(baton) => app.streams.take(baton, db, party),
+        None => app.streams.open(db, party),
     }
-    let taken = app.streams.open()?;
-    let sql = db.sql()?.clone();
-    Ok((taken, Box::new(Stream { db: db.clone(), session: sql.session(), texts: Default::default(), access })))
 }
 
 fn check_size(app: &App, requests: &[StreamRequest]) -> Result<(), Failure> {
@@ -141,7 +135,7 @@ impl Look {
 
     /// A stored text may be stored by the same pipeline, and is then not known here.
     fn sql(&mut self, sql: &Option<String>, id: Option<i32>, stream: &Stream) {
-        let text = sql.as_deref().or_else(|| id.and_then(|id| stream.texts.get(&id)).map(String::as_str));
+        let text = sql.as_deref().or_else(|| id.and_then(|id| stream.texts.get(id)));
         match text {
             None => {
                 self.reads = true;
@@ -162,7 +156,7 @@ impl Look {
 }
 
 /// Runs the requests in order, on a thread that may block.
-fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>) -> Finished {
+fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>, work: &Work) -> Finished {
     let mut ran = Vec::with_capacity(requests.len());
     let mut seen = None;
     let mut requests = requests.into_iter();
@@ -176,7 +170,11 @@ fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>) -> Finished {
             ran.extend(requests.map(|_| closed()));
             return Finished { stream: None, in_transaction: false, ran, seen };
         }
-        ran.push(run_one(&mut stream, request, &mut seen));
+        if work.cancelled() {
+            // Nobody waits for the rest; the stream ends, and what is open on it is rolled back.
+            break;
+        }
+        ran.push(run_one(&mut stream, request, &mut seen, work));
     }
     let in_transaction = !stream.session.is_autocommit();
     Finished { stream: Some(stream), in_transaction, ran, seen }
@@ -191,57 +189,45 @@ fn unpack<T>(db: &Database, answer: Answer<T>, seen: &mut Option<Position>) -> (
     (answer.result, answer.hold)
 }
 
-fn run_one(stream: &mut Stream, request: StreamRequest, seen: &mut Option<Position>) -> Ran {
+fn run_one(stream: &mut Stream, request: StreamRequest, seen: &mut Option<Position>, work: &Work) -> Ran {
     match request {
         StreamRequest::StoreSql { sql_id, sql } => {
-            if stream.texts.contains_key(&sql_id) {
-                let message = format!("a text is stored under sql_id {sql_id} already; close it first with close_sql");
-                return (Err(protocol_error(message)), None);
-            }
-            stream.texts.insert(sql_id, sql);
-            (Ok(StreamResponse::StoreSql), None)
+            (stream.texts.store(sql_id, sql).map(|()| StreamResponse::StoreSql), None)
         }
         StreamRequest::CloseSql { sql_id } => {
-            stream.texts.remove(&sql_id);
+            stream.texts.close(sql_id);
             (Ok(StreamResponse::CloseSql), None)
         }
         StreamRequest::GetAutocommit => (Ok(StreamResponse::GetAutocommit(stream.session.is_autocommit())), None),
-        request => {
-            // The texts are put aside while statements are made from them and run on the same stream.
-            let texts = std::mem::take(&mut stream.texts);
-            let ran = run_sql(stream, &|id| texts.get(&id).cloned(), request, seen);
-            stream.texts = texts;
-            ran.unwrap_or_else(|error| (Err(error), None))
-        }
+        request => run_sql(stream, request, seen, work).unwrap_or_else(|error| (Err(error), None)),
     }
 }
 
 /// Runs a request that has SQL. An error is one that kept it from being run at all.
-fn run_sql(
-    stream: &mut Stream,
-    find: &dyn Fn(i32) -> Option<String>,
-    request: StreamRequest,
-    seen: &mut Option<Position>,
-) -> Result<Ran, SqlError> {
+fn run_sql(stream: &Stream, request: StreamRequest, seen: &mut Option<Position>, work: &Work) -> Result<Ran, SqlError> {
     Ok(match request {
         StreamRequest::Execute { stmt } => {
-            let statement = stmt.resolve(find)?;
-            may_run(stream, std::slice::from_ref(&statement))?;
+            let statement = stmt.resolve(&stream.texts)?;
+            may_run(stream, std::slice::from_ref(&statement), work)?;
+            stream.session.allow(work.allow(1));
             let (result, hold) = unpack(&stream.db, stream.session.execute(&statement), seen);
             (result.map(StreamResponse::Execute), hold)
         }
         StreamRequest::Batch { batch } => {
-            let (outcomes, hold) = run_batch(stream, batch.resolve(find)?, seen);
+            let (outcomes, hold) = run_batch(stream, batch.resolve(&stream.texts)?, seen, work);
             (outcomes.map(StreamResponse::Batch), hold)
         }
         StreamRequest::Sequence { sql, sql_id } => {
-            let sql = resolve_sql(sql, sql_id, find)?;
+            let sql = resolve_sql(sql, sql_id, &stream.texts)?;
             may_write(stream, "a sequence")?;
+            // How many statements it has shows while it runs.
+            stream.session.allow(work.allow(usize::MAX));
             let (result, hold) = unpack(&stream.db, stream.session.sequence(&sql), seen);
             (result.map(|()| StreamResponse::Sequence), hold)
         }
         StreamRequest::Describe { sql, sql_id } => {
-            let sql = resolve_sql(sql, sql_id, find)?;
+            let sql = resolve_sql(sql, sql_id, &stream.texts)?;
+            stream.session.allow(work.allow(1));
             (stream.session.describe(&sql).map(StreamResponse::Describe), None)
         }
         StreamRequest::StoreSql { .. }
@@ -253,22 +239,24 @@ fn run_sql(
 
 /// Runs a batch, which may be one of a pipeline or of a cursor.
 pub(super) fn run_batch(
-    stream: &mut Stream,
+    stream: &Stream,
     steps: Vec<highwater_sql::BatchStep>,
     seen: &mut Option<Position>,
+    work: &Work,
 ) -> (Result<StepOutcomes, SqlError>, Option<Hold>) {
     for step in &steps {
-        if let Err(error) = may_run(stream, std::slice::from_ref(&step.statement)) {
+        if let Err(error) = may_run(stream, std::slice::from_ref(&step.statement), work) {
             return (Err(error), None);
         }
     }
+    stream.session.allow(work.allow(steps.len()));
     let (outcomes, hold) = unpack(&stream.db, stream.session.batch(&steps), seen);
     (Ok(outcomes), hold)
 }
 
 /// A bearer who may only read runs what only reads, and the words of transactions.
-fn may_run(stream: &Stream, statements: &[Statement]) -> Result<(), SqlError> {
-    if stream.access == Access::Full {
+fn may_run(stream: &Stream, statements: &[Statement], work: &Work) -> Result<(), SqlError> {
+    if stream.party.access == Access::Full {
         return Ok(());
     }
     for statement in statements {
@@ -277,7 +265,7 @@ fn may_run(stream: &Stream, statements: &[Statement]) -> Result<(), SqlError> {
         let upper = statement.sql.to_ascii_uppercase();
         let takes_writer = upper.contains("IMMEDIATE") || upper.contains("EXCLUSIVE");
         let sql = stream.db.sql().map_err(|reason| Failure::from(reason).into_sql_error())?;
-        let reads = bracket && !takes_writer || sql.is_read_only(std::slice::from_ref(statement));
+        let reads = bracket && !takes_writer || sql.read_only(std::slice::from_ref(statement), work.allow(1))?;
         if !reads {
             return may_write(stream, "this statement");
         }
@@ -286,7 +274,7 @@ fn may_run(stream: &Stream, statements: &[Statement]) -> Result<(), SqlError> {
 }
 
 fn may_write(stream: &Stream, what: &str) -> Result<(), SqlError> {
-    stream.access.full().map_err(|failure| SqlError {
+    stream.party.access.full().map_err(|failure| SqlError {
         message: format!("{what} may write: {}", failure.message),
         ..failure.into_sql_error()
     })

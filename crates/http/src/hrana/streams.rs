@@ -21,9 +21,11 @@ use highwater_sql::Session;
 use highwater_wire::{Incarnation, NodeId};
 
 use super::baton::Baton;
-use crate::access::Access;
+use super::texts::Texts;
 use crate::app::Limits;
 use crate::failure::Failure;
+use crate::party::Party;
+use crate::shares::{Share, Shares};
 
 /// How many ended streams are remembered.
 const ENDED_MAX: usize = 10_000;
@@ -35,9 +37,11 @@ pub(crate) struct Stream {
     /// Its connection.
     pub(crate) session: Session,
     /// Texts stored under numbers.
-    pub(crate) texts: BTreeMap<i32, String>,
-    /// What the bearer that opened it may do.
-    pub(crate) access: Access,
+    pub(crate) texts: Texts,
+    /// Whoever opened it: nobody else may use it.
+    pub(crate) party: Party,
+    /// Its place among those open.
+    _place: Share,
 }
 
 /// Why a stream is no more.
@@ -71,7 +75,9 @@ pub(crate) struct Streams {
     incarnation: Incarnation,
     /// The keys of the moment: a cluster secret may be replaced.
     node_of: Arc<Node>,
-    max: usize,
+    places: Arc<Shares>,
+    texts: Arc<Shares>,
+    limits: Limits,
     stream_idle: Duration,
     transaction_idle: Duration,
     table: Mutex<Table>,
@@ -92,7 +98,9 @@ impl Streams {
             node: node.id(),
             incarnation: node.incarnation(),
             node_of: node.clone(),
-            max: limits.streams,
+            places: Shares::new("streams open", limits.streams),
+            texts: Shares::new("bytes of stored texts", limits.stored_bytes_all),
+            limits: limits.clone(),
             stream_idle: limits.stream_idle,
             transaction_idle: limits.transaction_idle,
             table: Mutex::new(Table { next: 1, ..Table::default() }),
@@ -108,21 +116,22 @@ impl Streams {
         self.table().open.len()
     }
 
-    /// A place for a new stream.
-    pub(crate) fn open(&self) -> Result<Taken<'_>, Failure> {
+    /// A new stream on that database, with its place in the table.
+    pub(crate) fn open(&self, db: &Arc<Database>, party: &Party) -> Result<(Taken<'_>, Box<Stream>), Failure> {
+        let place = self.places.take(party, 1)?;
+        let session = db.sql()?.clone().session();
+        let texts = Texts::new(self.texts.nothing(party), &self.limits);
+        let stream = Box::new(Stream { db: db.clone(), session, texts, party: *party, _place: place });
         let mut table = self.table();
-        if table.open.len() >= self.max {
-            let reason = format!("{} streams are open, which is the limit; close those that are not used", self.max);
-            return Err(highwater_node::Unavailable::Overloaded(reason).into());
-        }
         let id = table.next;
         table.next += 1;
         table.open.insert(id, Slot::Busy);
-        Ok(Taken { streams: self, id, sequence: 0, in_transaction: false, done: false })
+        Ok((Taken { streams: self, id, sequence: 0, in_transaction: false, done: false }, stream))
     }
 
-    /// The stream that a baton names, or what became of it.
-    pub(crate) fn take(&self, text: &str) -> Result<(Taken<'_>, Box<Stream>), Failure> {
+    /// The stream that a baton names, or what became of it. It is given only to the party that opened it, for the database it is on; an attempt of another
+    /// changes nothing, so that the rightful bearer goes on with the same baton.
+    pub(crate) fn take(&self, text: &str, db: &Database, party: &Party) -> Result<(Taken<'_>, Box<Stream>), Failure> {
         let baton = Baton::open_by_any(text, &self.node_of.baton_keys()).ok_or_else(|| {
             Failure::bad("BATON_INVALID", "this baton was not made by this cluster; send null to open a new stream")
         })?;
@@ -142,6 +151,13 @@ impl Streams {
             )
         };
         match table.open.remove(&baton.stream) {
+            Some(Slot::Idle { sequence, since, in_transaction, stream })
+                if stream.db.name() != db.name() || !stream.party.id.owns_with(&party.id) =>
+            {
+                table.open.insert(baton.stream, Slot::Idle { sequence, since, in_transaction, stream });
+                let message = "this baton is of a stream that was opened on another path or with another token; use the path and the token it was opened with";
+                Err(Failure::bad("BATON_OF_ANOTHER_STREAM", message))
+            }
             Some(Slot::Idle { sequence, stream, in_transaction, .. }) if sequence == baton.sequence => {
                 table.open.insert(baton.stream, Slot::Busy);
                 let taken = Taken { streams: self, id: baton.stream, sequence, in_transaction, done: false };

@@ -4,10 +4,13 @@
 
 use base64::Engine;
 use highwater_sql::{BatchStep, Column, Condition, Description, ResultSet, SqlError, Statement, Value};
-use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::json;
 
-use crate::json::{BASE64, serialize_real};
+use super::texts::Texts;
+use crate::encode::{Form, Items};
+use crate::json::BASE64;
 
 /// `POST .../pipeline`.
 #[derive(Debug, Deserialize)]
@@ -158,7 +161,7 @@ impl From<ValueIn> for Value {
 
 impl Stmt {
     /// The statement as SQL runs it. `texts` finds stored texts.
-    pub(crate) fn resolve(self, texts: &dyn Fn(i32) -> Option<String>) -> Result<Statement, SqlError> {
+    pub(crate) fn resolve(self, texts: &Texts) -> Result<Statement, SqlError> {
         Ok(Statement {
             sql: resolve_sql(self.sql, self.sql_id, texts)?,
             args: self.args.into_iter().map(Value::from).collect(),
@@ -169,14 +172,10 @@ impl Stmt {
 }
 
 /// The text that exactly one of `sql` and `sql_id` gives.
-pub(crate) fn resolve_sql(
-    sql: Option<String>,
-    sql_id: Option<i32>,
-    texts: &dyn Fn(i32) -> Option<String>,
-) -> Result<String, SqlError> {
+pub(crate) fn resolve_sql(sql: Option<String>, sql_id: Option<i32>, texts: &Texts) -> Result<String, SqlError> {
     match (sql, sql_id) {
         (Some(sql), None) => Ok(sql),
-        (None, Some(id)) => texts(id).ok_or_else(|| {
+        (None, Some(id)) => texts.get(id).map(str::to_string).ok_or_else(|| {
             protocol_error(format!("no text is stored under sql_id {id} on this stream; send store_sql first"))
         }),
         (None, None) => Err(protocol_error("a statement needs \"sql\" or \"sql_id\"; found neither".into())),
@@ -189,11 +188,27 @@ pub(crate) fn protocol_error(message: String) -> SqlError {
     SqlError { code: "HRANA_PROTO_ERROR".into(), message, offset: None }
 }
 
+/// Stored texts are copied for each step of a batch that names them: so many bytes at most.
+const STORED_COPIES_MAX_BYTES: usize = 64 << 20;
+
 impl Batch {
     /// The steps as SQL runs them. A condition may name only earlier steps, and conditions nest no deeper than 100.
-    pub(crate) fn resolve(self, texts: &dyn Fn(i32) -> Option<String>) -> Result<Vec<BatchStep>, SqlError> {
+    pub(crate) fn resolve(self, texts: &Texts) -> Result<Vec<BatchStep>, SqlError> {
         let mut steps = Vec::with_capacity(self.steps.len());
+        let mut copied = 0;
         for (index, step) in self.steps.into_iter().enumerate() {
+            if let Some(text) = step.stmt.sql_id.and_then(|id| texts.get(id)) {
+                copied += text.len();
+                if copied > STORED_COPIES_MAX_BYTES {
+                    return Err(SqlError {
+                        code: "STORED_SQL_TOO_LARGE".into(),
+                        message: format!(
+                            "the stored texts that this batch names add up to more than {STORED_COPIES_MAX_BYTES} bytes; send it in several batches"
+                        ),
+                        offset: None,
+                    });
+                }
+            }
             let condition = step.condition.map(|cond| cond.resolve(index, 0)).transpose()?;
             steps.push(BatchStep { condition, statement: step.stmt.resolve(texts)? });
         }
@@ -252,59 +267,88 @@ pub(crate) struct PipelineResponse {
     pub(crate) results: Vec<Result<StreamResponse, SqlError>>,
 }
 
-impl Serialize for PipelineResponse {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut response = serializer.serialize_struct("PipelineResponse", 3)?;
-        response.serialize_field("baton", &self.baton)?;
-        response.serialize_field("base_url", &None::<&str>)?;
-        let results: Vec<ResultOut<'_>> = self.results.iter().map(ResultOut).collect();
-        response.serialize_field("results", &results)?;
-        response.end()
-    }
-}
-
-struct ResultOut<'a>(&'a Result<StreamResponse, SqlError>);
-
-impl Serialize for ResultOut<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
-        match self.0 {
-            Ok(response) => {
-                map.serialize_entry("type", "ok")?;
-                map.serialize_entry("response", response)?;
+impl PipelineResponse {
+    /// The response as it leaves.
+    pub(crate) fn into_items(self) -> Items {
+        let mut items = Items::default();
+        items.text("{\"baton\":");
+        items.json(&self.baton);
+        items.text(",\"base_url\":null,\"results\":[");
+        for (index, result) in self.results.into_iter().enumerate() {
+            if index > 0 {
+                items.text(",");
             }
-            Err(error) => {
-                map.serialize_entry("type", "error")?;
-                map.serialize_entry("error", &ErrorOut(error))?;
+            match result {
+                Ok(response) => {
+                    items.text("{\"type\":\"ok\",\"response\":");
+                    response.write(&mut items);
+                }
+                Err(error) => {
+                    items.text("{\"type\":\"error\",\"error\":");
+                    items.json(&ErrorOut(&error));
+                }
             }
+            items.text("}");
         }
-        map.end()
+        items.text("]}");
+        items
     }
 }
 
-impl Serialize for StreamResponse {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        let kind = match self {
-            StreamResponse::Execute(_) => "execute",
-            StreamResponse::Batch(_) => "batch",
-            StreamResponse::Sequence => "sequence",
-            StreamResponse::Describe(_) => "describe",
-            StreamResponse::StoreSql => "store_sql",
-            StreamResponse::CloseSql => "close_sql",
-            StreamResponse::GetAutocommit(_) => "get_autocommit",
-            StreamResponse::Close => "close",
-        };
-        map.serialize_entry("type", kind)?;
+impl StreamResponse {
+    fn write(self, items: &mut Items) {
         match self {
-            StreamResponse::Execute(result) => map.serialize_entry("result", &StmtResult(result))?,
-            StreamResponse::Batch(steps) => map.serialize_entry("result", &BatchResult(steps))?,
-            StreamResponse::Describe(description) => map.serialize_entry("result", &DescribeResult(description))?,
-            StreamResponse::GetAutocommit(flag) => map.serialize_entry("is_autocommit", flag)?,
-            _ => {}
+            StreamResponse::Execute(result) => {
+                items.text("{\"type\":\"execute\",\"result\":");
+                items.result(result, Form::Hrana);
+                items.text("}");
+            }
+            StreamResponse::Batch(steps) => write_batch(steps, items),
+            StreamResponse::Describe(description) => {
+                items.json(&json!({"type": "describe", "result": DescribeResult(&description)}));
+            }
+            StreamResponse::Sequence => items.text("{\"type\":\"sequence\"}"),
+            StreamResponse::StoreSql => items.text("{\"type\":\"store_sql\"}"),
+            StreamResponse::CloseSql => items.text("{\"type\":\"close_sql\"}"),
+            StreamResponse::GetAutocommit(flag) => {
+                items.json(&json!({"type": "get_autocommit", "is_autocommit": flag}));
+            }
+            StreamResponse::Close => items.text("{\"type\":\"close\"}"),
         }
-        map.end()
     }
+}
+
+/// `{"step_results": [..], "step_errors": [..]}`, each with a null for what the other list has, and both for a step that was skipped.
+fn write_batch(steps: StepOutcomes, items: &mut Items) {
+    items.text("{\"type\":\"batch\",\"result\":{\"step_results\":[");
+    let mut errors = Vec::with_capacity(steps.len());
+    for (index, step) in steps.into_iter().enumerate() {
+        if index > 0 {
+            items.text(",");
+        }
+        errors.push(match step {
+            Some(Ok(result)) => {
+                items.result(result, Form::Hrana);
+                None
+            }
+            Some(Err(error)) => {
+                items.text("null");
+                Some(error)
+            }
+            None => {
+                items.text("null");
+                None
+            }
+        });
+    }
+    items.text("],\"step_errors\":[");
+    for (index, error) in errors.iter().enumerate() {
+        if index > 0 {
+            items.text(",");
+        }
+        items.json(&error.as_ref().map(ErrorOut));
+    }
+    items.text("]}}");
 }
 
 /// An error with its code.
@@ -315,22 +359,6 @@ impl Serialize for ErrorOut<'_> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("message", &self.0.message)?;
         map.serialize_entry("code", &self.0.code)?;
-        map.end()
-    }
-}
-
-struct StmtResult<'a>(&'a ResultSet);
-
-impl Serialize for StmtResult<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(7))?;
-        map.serialize_entry("cols", &Columns(&self.0.columns))?;
-        map.serialize_entry("rows", &Rows(&self.0.rows))?;
-        map.serialize_entry("affected_row_count", &self.0.affected)?;
-        map.serialize_entry("last_insert_rowid", &self.0.last_insert_rowid.to_string())?;
-        map.serialize_entry("rows_read", &(self.0.rows.len() as u64))?;
-        map.serialize_entry("rows_written", &self.0.affected)?;
-        map.serialize_entry("query_duration_ms", &0.0)?;
         map.end()
     }
 }
@@ -347,88 +375,6 @@ impl Serialize for Columns<'_> {
         }
         serializer
             .collect_seq(self.0.iter().map(|column| Out { name: &column.name, decltype: column.decl_type.as_deref() }))
-    }
-}
-
-struct Rows<'a>(&'a [Vec<Value>]);
-
-impl Serialize for Rows<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|row| Row(row)))
-    }
-}
-
-/// One row.
-pub(crate) struct Row<'a>(pub(crate) &'a [Value]);
-
-impl Serialize for Row<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut row = serializer.serialize_seq(Some(self.0.len()))?;
-        for value in self.0 {
-            row.serialize_element(&ValueOut(value))?;
-        }
-        row.end()
-    }
-}
-
-struct ValueOut<'a>(&'a Value);
-
-impl Serialize for ValueOut<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Real(f64);
-        impl Serialize for Real {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serialize_real(self.0, serializer)
-            }
-        }
-        let mut map = serializer.serialize_map(Some(2))?;
-        match self.0 {
-            Value::Null => map.serialize_entry("type", "null")?,
-            Value::Integer(number) => {
-                map.serialize_entry("type", "integer")?;
-                map.serialize_entry("value", &number.to_string())?;
-            }
-            Value::Real(number) => {
-                map.serialize_entry("type", "float")?;
-                map.serialize_entry("value", &Real(*number))?;
-            }
-            Value::Text(text) => {
-                map.serialize_entry("type", "text")?;
-                map.serialize_entry("value", text)?;
-            }
-            Value::Blob(bytes) => {
-                map.serialize_entry("type", "blob")?;
-                map.serialize_entry("base64", &BASE64.encode(bytes))?;
-            }
-        }
-        map.end()
-    }
-}
-
-struct BatchResult<'a>(&'a StepOutcomes);
-
-impl Serialize for BatchResult<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let results: Vec<Option<StmtResult<'_>>> = self
-            .0
-            .iter()
-            .map(|step| match step {
-                Some(Ok(result)) => Some(StmtResult(result)),
-                _ => None,
-            })
-            .collect();
-        let errors: Vec<Option<ErrorOut<'_>>> = self
-            .0
-            .iter()
-            .map(|step| match step {
-                Some(Err(error)) => Some(ErrorOut(error)),
-                _ => None,
-            })
-            .collect();
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("step_results", &results)?;
-        map.serialize_entry("step_errors", &errors)?;
-        map.end()
     }
 }
 
@@ -469,7 +415,7 @@ mod tests {
         let [StreamRequest::Execute { stmt }] = <[_; 1]>::try_from(request.requests).expect("one request") else {
             panic!("an execute request")
         };
-        let statement = stmt.resolve(&|_| None).expect("it has a text");
+        let statement = stmt.resolve(&Texts::for_tests(&[])).expect("it has a text");
         assert!(statement.want_rows, "rows are wanted unless they are declined");
         assert_eq!(statement.named, [("a".to_string(), Value::Null)]);
         assert_eq!(
@@ -504,7 +450,7 @@ mod tests {
             ))
             .expect("a batch")
         };
-        let texts = |id: i32| (id == 3).then(|| "b".to_string());
+        let texts = Texts::for_tests(&[(3, "b")]);
         let steps =
             batch(r#"{"type":"and","conds":[{"type":"ok","step":0},{"type":"not","cond":{"type":"is_autocommit"}}]}"#)
                 .resolve(&texts)
@@ -516,7 +462,10 @@ mod tests {
         );
         let error = batch(r#"{"type":"ok","step":1}"#).resolve(&texts).expect_err("a condition on itself");
         assert_eq!(error.code, "HRANA_PROTO_ERROR");
-        assert!(batch(r#"{"type":"ok","step":0}"#).resolve(&|_| None).is_err(), "an unknown sql_id is refused");
+        assert!(
+            batch(r#"{"type":"ok","step":0}"#).resolve(&Texts::for_tests(&[])).is_err(),
+            "an unknown sql_id is refused"
+        );
     }
 
     #[test]
@@ -526,6 +475,7 @@ mod tests {
             rows: vec![vec![Value::Integer(1)], vec![Value::Real(0.5)]],
             affected: 0,
             last_insert_rowid: 7,
+            ..ResultSet::default()
         };
         let error = SqlError { code: "SQLITE_CONSTRAINT".into(), message: "no".into(), offset: None };
         let response = PipelineResponse {
@@ -538,7 +488,8 @@ mod tests {
                 Ok(StreamResponse::Close),
             ],
         };
-        let json = serde_json::to_value(&response).expect("a response can be written");
+        let written = crate::encode::Encoder::new(response.into_items()).piece().expect("it is not empty");
+        let json: serde_json::Value = serde_json::from_slice(&written).expect("it is JSON");
         assert!(json["baton"].is_null() && json["base_url"].is_null());
         assert_eq!(json["results"][0]["type"], "ok");
         assert_eq!(json["results"][0]["response"]["type"], "execute");

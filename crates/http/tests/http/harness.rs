@@ -53,12 +53,15 @@ impl Served {
     }
 
     pub(crate) fn on(folder: TempDir, limits: Limits, tokens: Tokens) -> Served {
+        Served::configured(folder, |config| ServerConfig { tokens, limits, ..config })
+    }
+
+    pub(crate) fn configured(folder: TempDir, configure: impl FnOnce(ServerConfig) -> ServerConfig) -> Served {
         let runtime = Runtime::new().expect("a runtime");
         let config = Config::single(folder.path().join("data"));
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = runtime
-            .block_on(Server::bind(ServerConfig { tokens, limits, ..ServerConfig::new(listen) }))
-            .expect("loopback may be listened on");
+        let server =
+            runtime.block_on(Server::bind(configure(ServerConfig::new(listen)))).expect("loopback may be listened on");
         let address = server.address();
         let prepared = Node::prepare(config).expect("a node starts on an empty folder");
         let server = runtime.block_on(async { server.open(&prepared) });
@@ -107,6 +110,17 @@ impl Served {
 
     pub(crate) fn get(&self, path: &str) -> Response {
         received(self.agent.get(self.url(path)).call().expect("the server answers"))
+    }
+
+    /// Asks as the bearer of a token; with a body by POST, or else by GET.
+    pub(crate) fn ask(&self, token: &str, path: &str, body: Option<&Value>) -> Response {
+        let bearer = format!("Bearer {token}");
+        match body {
+            Some(body) => self.post_bytes(path, &[("authorization", &bearer)], body.to_string().as_bytes()),
+            None => received(
+                self.agent.get(self.url(path)).header("authorization", bearer).call().expect("the server answers"),
+            ),
+        }
     }
 
     pub(crate) fn post_bytes(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
@@ -161,7 +175,12 @@ impl Served {
 
     /// A figure of `/metrics`.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = String::from_utf8(self.get("/metrics").body).expect("metrics are text");
+        self.metric_as("full", name)
+    }
+
+    /// The same, with a token where there are any.
+    pub(crate) fn metric_as(&self, token: &str, name: &str) -> f64 {
+        let text = String::from_utf8(self.ask(token, "/metrics", None).body).expect("metrics are text");
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {text}"));
         line.rsplit(' ').next().and_then(|figure| figure.parse().ok()).expect("a figure")
     }

@@ -102,7 +102,7 @@ fn a_broken_connection_ends_its_stream() {
         json!({"baton": baton, "requests": [execute("INSERT INTO t VALUES (1)"), execute(slow), execute("COMMIT")]})
             .to_string();
     let mut socket = served.socket();
-    let head = format!("POST /v2/pipeline HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!("POST /v2/pipeline HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     socket.write_all(format!("{head}{body}").as_bytes()).expect("the request leaves");
     served.until("the request", |served| served.metric("highwater_requests_open") == 1.0);
     socket.shutdown(Shutdown::Both).expect("the connection breaks");

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use rusqlite::ffi;
 
+use super::functions;
 use super::hooks::{self, Hooks};
 use super::stmt::{Step, Stmt};
 
@@ -88,7 +89,10 @@ pub(crate) fn complete_statement(sql: &str) -> bool {
 pub(crate) struct Conn {
     cache: RefCell<BTreeMap<String, Stmt>>,
     db: *mut ffi::sqlite3,
-    hooks: Box<Hooks>,
+    /// What the callbacks are given. Freed after the handle is closed, and never if SQLite refuses to close it.
+    hooks: NonNull<Hooks>,
+    /// It was closed, or could not be.
+    is_shut: bool,
 }
 
 // SAFETY: SQLite is compiled with SQLITE_THREADSAFE=1, under which a handle may move between threads; this type is not `Sync`, so that only one uses it
@@ -114,18 +118,33 @@ impl Conn {
         let vfs = vfs.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: `name` and `vfs`, if there is one, are NUL-terminated and live through the call; `db` receives a handle even on failure, which is closed below.
         let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut db, flags, vfs) };
-        let conn = Conn { cache: RefCell::new(BTreeMap::new()), db, hooks: Box::new(hooks) };
+        let conn = Conn {
+            cache: RefCell::new(BTreeMap::new()),
+            db,
+            hooks: NonNull::from(Box::leak(Box::new(hooks))),
+            is_shut: false,
+        };
         if code != ffi::SQLITE_OK {
             return Err(conn.failure(code));
         }
-        // SAFETY: the context is boxed and dropped after the handle is closed (see `Drop`), so the pointers that SQLite keeps stay valid.
-        unsafe { hooks::install(conn.db, &conn.hooks) };
+        // SAFETY: the context is freed only after the handle is closed (see `shut`), so the pointers that SQLite keeps stay valid.
+        unsafe {
+            hooks::install(conn.db, conn.hooks);
+            conn.hooks().internally(|| functions::install(&conn, conn.hooks))?;
+        }
         Ok(conn)
+    }
+
+    /// Puts our LIKE in place of SQLite's own, which `PRAGMA case_sensitive_like` has put in place of ours, and keeps what it says.
+    pub(crate) fn keep_like(&self) -> Result<(), Failure> {
+        // SAFETY: the context is freed only after the handle is closed.
+        self.hooks().undisturbed(|| unsafe { functions::install_like_as_it_is(self, self.hooks) })
     }
 
     /// What the hooks of this connection share with it.
     pub(crate) fn hooks(&self) -> &Hooks {
-        &self.hooks
+        // SAFETY: freed only when the connection ends, and shared by references alone until then.
+        unsafe { self.hooks.as_ref() }
     }
 
     /// The raw handle, for the other wrappers of this module.
@@ -326,27 +345,33 @@ impl Conn {
     }
 
     /// Closes the connection, and says so if it could not be.
-    pub(crate) fn close(self) -> Result<(), Failure> {
+    pub(crate) fn close(mut self) -> Result<(), Failure> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<(), Failure> {
+        self.is_shut = true;
         self.clear_cache();
-        // SAFETY: every statement of this handle is finalised: the cache is empty and nothing else keeps one beyond a call. If SQLite refuses, the
-        // handle stays open and is closed by `drop`.
-        let code = unsafe { ffi::sqlite3_close(self.db) };
+        self.hooks().end_allowance();
+        let db = std::mem::replace(&mut self.db, ptr::null_mut());
+        // SAFETY: the handle is open or null, and not used afterwards. With a statement still alive SQLite refuses to close it, and the handle with all it
+        // points to is leaked rather than freed under the statement.
+        let code = unsafe { ffi::sqlite3_close(db) };
         if code != ffi::SQLITE_OK {
-            return Err(self.failure(code));
+            return Err(failure(db, code));
         }
-        let mut closed = self;
-        closed.db = ptr::null_mut();
+        // SAFETY: it came from a box, and nobody has a pointer to it any more.
+        drop(unsafe { Box::from_raw(self.hooks.as_ptr()) });
         Ok(())
     }
 }
 
 impl Drop for Conn {
     fn drop(&mut self) {
-        self.clear_cache();
-        if !self.db.is_null() {
-            // SAFETY: the handle is open and is not used afterwards. With a statement still alive SQLite would refuse, and the handle would be leaked rather
-            // than freed under it.
-            unsafe { ffi::sqlite3_close(self.db) };
+        if !self.is_shut
+            && let Err(failure) = self.shut()
+        {
+            tracing::error!(%failure, "a connection could not be closed and is leaked");
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,6 +15,8 @@ use rusqlite::ffi;
 
 use super::conn::{Failure, prepare};
 use super::stmt::{Stmt, ValueRef, slice};
+use super::watchdog::Watch;
+use crate::allowance::{Allowance, ResultRoom};
 use crate::capture::Capture;
 use crate::classify::{Collector, Verdict};
 
@@ -28,8 +31,14 @@ pub(crate) struct Hooks {
     pub(crate) capture: RefCell<Capture>,
     /// Set while statements of our own run: nothing is forbidden to them.
     internal: Cell<bool>,
-    /// When whatever runs now is interrupted.
-    pub(crate) deadline: Cell<Option<Instant>>,
+    /// What whatever runs now may use.
+    allowance: RefCell<Option<Allowance>>,
+    /// When whatever runs now is interrupted, the allowance's deadline.
+    deadline: Cell<Option<Instant>>,
+    /// The watchdog's eye on it.
+    watch: RefCell<Option<Watch>>,
+    /// The handle of the connection; null until it is open.
+    db: Cell<*mut ffi::sqlite3>,
     /// Interrupts whatever runs now, once.
     pub(crate) abort: Cell<bool>,
     /// Interrupts whatever runs on any connection of this database.
@@ -50,7 +59,10 @@ impl Hooks {
             collector: RefCell::new(Collector::default()),
             capture: RefCell::new(Capture::new(0)),
             internal: Cell::new(false),
+            allowance: RefCell::new(None),
             deadline: Cell::new(None),
+            watch: RefCell::new(None),
+            db: Cell::new(ptr::null_mut()),
             abort: Cell::new(false),
             stop: Arc::new(AtomicBool::new(false)),
             client: false,
@@ -59,10 +71,62 @@ impl Hooks {
 
     /// Runs something of our own on the connection, past the authorizer.
     pub(crate) fn internally<T>(&self, run: impl FnOnce() -> T) -> T {
-        let before = self.internal.replace(true);
-        let result = run();
-        self.internal.set(before);
+        /// Puts back what was, also when a panic passes: the authorizer must not stay off.
+        struct Restore<'a>(&'a Cell<bool>, bool);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _restore = Restore(&self.internal, self.internal.replace(true));
+        run()
+    }
+
+    /// From here on, whatever runs on the connection is interrupted when the allowance ends.
+    pub(crate) fn allow(&self, allowance: &Allowance) {
+        self.end_allowance();
+        if !self.db.get().is_null() {
+            // SAFETY: `Conn` ends the allowance before it closes the handle.
+            let watch = unsafe { Watch::interrupt(self.db.get(), allowance.deadline, &allowance.cancel) };
+            *self.watch.borrow_mut() = Some(watch);
+        }
+        self.deadline.set(Some(allowance.deadline));
+        *self.allowance.borrow_mut() = Some(allowance.clone());
+    }
+
+    /// The same as on another connection.
+    pub(crate) fn allow_as(&self, other: &Hooks) {
+        if let Some(allowance) = other.allowance.borrow().as_ref() {
+            self.allow(allowance);
+        }
+    }
+
+    /// From here on, nothing is interrupted but for the whole database's sake.
+    pub(crate) fn end_allowance(&self) {
+        *self.watch.borrow_mut() = None;
+        self.deadline.set(None);
+        *self.allowance.borrow_mut() = None;
+    }
+
+    /// Runs something short of our own that must not be interrupted, such as what ends a transaction.
+    pub(crate) fn undisturbed<T>(&self, run: impl FnOnce() -> T) -> T {
+        let allowance = self.allowance.borrow().clone();
+        self.end_allowance();
+        let result = self.internally(run);
+        if let Some(allowance) = allowance {
+            self.allow(&allowance);
+        }
         result
+    }
+
+    /// What the memory of results is taken from.
+    pub(crate) fn room(&self) -> Option<Arc<dyn ResultRoom>> {
+        self.allowance.borrow().as_ref().and_then(|allowance| allowance.room.clone())
+    }
+
+    /// Whether whoever asked has left.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.allowance.borrow().as_ref().is_some_and(|allowance| allowance.cancel.is_cancelled())
     }
 
     /// Whether everything on this database is being interrupted.
@@ -70,8 +134,12 @@ impl Hooks {
         self.stop.load(Ordering::Acquire)
     }
 
-    fn interrupted(&self) -> bool {
-        self.abort.get() || self.stopping() || self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline)
+    /// Whether whatever runs must end.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.abort.get()
+            || self.stopping()
+            || self.is_cancelled()
+            || self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
@@ -79,13 +147,14 @@ impl Hooks {
 ///
 /// # Safety
 /// The handle is open, and `hooks` stays where it is until the handle is closed.
-pub(super) unsafe fn install(db: *mut ffi::sqlite3, hooks: &Hooks) {
-    if !hooks.client {
-        return;
-    }
-    let context = ptr::from_ref(hooks).cast_mut().cast::<c_void>();
+pub(super) unsafe fn install(db: *mut ffi::sqlite3, hooks: NonNull<Hooks>) {
+    let context = hooks.as_ptr().cast::<c_void>();
     // SAFETY: promised by the caller; each callback casts the context back to a shared reference.
     unsafe {
+        hooks.as_ref().db.set(db);
+        if !hooks.as_ref().client {
+            return;
+        }
         ffi::sqlite3_set_authorizer(db, Some(authorize), context);
         ffi::sqlite3_preupdate_hook(db, Some(preupdate), context);
         ffi::sqlite3_progress_handler(db, PROGRESS_STEPS, Some(progress), context);
@@ -121,17 +190,23 @@ unsafe extern "C" fn authorize(
     if hooks.internal.get() {
         return ffi::SQLITE_OK;
     }
-    match hooks.collector.borrow_mut().see(&event) {
-        Verdict::Allowed => ffi::SQLITE_OK,
-        Verdict::Ignored => ffi::SQLITE_IGNORE,
-        Verdict::Denied => ffi::SQLITE_DENY,
+    match contained(|| hooks.collector.borrow_mut().see(&event)) {
+        Some(Verdict::Allowed) => ffi::SQLITE_OK,
+        Some(Verdict::Ignored) => ffi::SQLITE_IGNORE,
+        Some(Verdict::Denied) | None => ffi::SQLITE_DENY,
     }
+}
+
+/// Runs what a callback does. A panic, which has been reported by then, must not pass through C: it gives `None`.
+pub(super) fn contained<T>(run: impl FnOnce() -> T) -> Option<T> {
+    // What is shared lies in cells, which a panic leaves whole.
+    catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 unsafe extern "C" fn progress(context: *mut c_void) -> c_int {
     // SAFETY: the context given at installation.
     let hooks = unsafe { &*context.cast::<Hooks>() };
-    c_int::from(hooks.interrupted())
+    c_int::from(contained(|| hooks.interrupted()).unwrap_or(true))
 }
 
 /// What happens to a row.
@@ -236,15 +311,21 @@ unsafe extern "C" fn preupdate(
         _ => RowOp::Delete,
     };
     let event = RowEvent { db, op, table: table.unwrap_or_default(), old_rowid, new_rowid };
-    let mut capture = hooks.capture.borrow_mut();
-    hooks.internally(|| {
-        if event.is_blob_write() {
-            capture.fail(format!("an incremental write into a blob of {:?} cannot be shipped", event.table));
-        } else {
-            capture.row(&event);
-        }
+    let taken_down = contained(|| {
+        let mut capture = hooks.capture.borrow_mut();
+        hooks.internally(|| {
+            if event.is_blob_write() {
+                capture.fail(format!("an incremental write into a blob of {:?} cannot be shipped", event.table));
+            } else {
+                capture.row(&event);
+            }
+        });
+        capture.failure().is_none()
     });
-    if capture.failure().is_some() {
+    if taken_down.is_none() {
+        hooks.capture.borrow_mut().fail("a bug of the server's, which is in its log".to_string());
+    }
+    if taken_down != Some(true) {
         hooks.abort.set(true);
     }
 }

@@ -3,10 +3,14 @@
 //! What must hold, and is kept by these types alone: a statement is finalised before its connection is closed; hooks are given a pointer to a context
 //! that the connection owns in a box and that outlives it; no connection is used by two threads at a time (it is `Send`, not `Sync`).
 
+mod bounded;
 mod conn;
+mod functions;
 mod hooks;
+mod originals;
 mod snapshot;
 mod stmt;
+pub(crate) mod watchdog;
 
 pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
 pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};

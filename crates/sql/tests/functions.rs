@@ -1,0 +1,153 @@
+//! No SQL function runs past its deadline by more than a second, whatever it is given: each that `PRAGMA function_list` lists, with the largest values.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use common::{Bench, statement};
+use highwater_sql::{Session, Value};
+
+/// How long each statement may run, and how much longer it does at most.
+const DEADLINE: Duration = Duration::from_secs(1);
+const BEYOND: Duration = Duration::from_secs(1);
+
+/// The greatest values, each made by a query: nearly 16 MiB.
+const VALUES: [(&str, &str); 12] = [
+    ("long", "replace(hex(zeroblob(8000000)), '0', 'a')"),
+    ("long_b", "replace(hex(zeroblob(7900000)), '0', 'a') || 'b'"),
+    ("half_b", "replace(hex(zeroblob(4000000)), '0', 'a') || 'b'"),
+    ("blob", "zeroblob(16000000)"),
+    ("wide", "replace(hex(zeroblob(2500000)), '0', '\u{e9}')"),
+    ("pattern", "replace(hex(zeroblob(8000)), '00', '%a_')"),
+    ("glob", "replace(hex(zeroblob(8000)), '00', '*[a-b]')"),
+    ("array", "'[' || replace(hex(zeroblob(3900000)), '0', '1,') || '1]'"),
+    ("object", "'{' || (SELECT group_concat('\"' || value || '\":1') FROM generate(1200000)) || '}'"),
+    ("other", "'{' || (SELECT group_concat('\"x' || value || '\":1') FROM generate(1100000)) || '}'"),
+    ("digits", "replace(hex(zeroblob(8000000)), '0', '9')"),
+    ("format", "replace(hex(zeroblob(2600000)), '0', '%!s')"),
+];
+
+fn make(bench: &Bench) {
+    let mut statements = vec!["CREATE TABLE h(k TEXT PRIMARY KEY, v)".to_string()];
+    for (name, sql) in VALUES {
+        let rows = |count: &str| {
+            format!(
+                "(WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < {count}) SELECT value FROM n)"
+            )
+        };
+        let mut sql = sql.to_string();
+        while let Some(at) = sql.find("generate(") {
+            let end = at + sql[at..].find(')').unwrap();
+            let count = sql[at + "generate(".len()..end].to_string();
+            sql.replace_range(at..=end, &rows(&count));
+        }
+        statements.push(format!("INSERT INTO h VALUES('{name}', {sql})"));
+    }
+    for sql in &statements {
+        bench.run(&[sql]).unwrap_or_else(|failed| panic!("{sql}: {failed}"));
+    }
+}
+
+/// Runs a query and tells how long it took; panics if that was too long.
+fn timed(session: &Session, sql: &str) -> Duration {
+    let begun = Instant::now();
+    session.allow(begun + DEADLINE);
+    let outcome = session.execute(&statement(sql)).result;
+    let took = begun.elapsed();
+    if took > DEADLINE / 2 {
+        let shown: String = sql.chars().take(90).collect();
+        println!("{took:?} {shown}: {:?}", outcome.map(|_| "ended").map_err(|failed| failed.code));
+    }
+    took
+}
+
+/// The functions that are called by name with values, and with how many.
+fn functions(bench: &Bench) -> BTreeMap<String, BTreeSet<i64>> {
+    let mut functions: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
+    for row in bench.rows("SELECT DISTINCT name, narg FROM pragma_function_list") {
+        let [Value::Text(name), Value::Integer(count)] = &row[..] else { panic!("{row:?}") };
+        functions.entry(name.clone()).or_default().insert(*count);
+    }
+    functions
+}
+
+#[test]
+fn no_function_runs_past_its_deadline() {
+    let bench = Bench::leader();
+    make(&bench);
+    let session = bench.database.session();
+    let names: Vec<&str> = VALUES.iter().map(|(name, _)| *name).collect();
+    let mut slowest = (Duration::ZERO, String::new());
+    let mut late = Vec::new();
+    let quoted = |name: &str| format!("\"{name}\"");
+    let mut try_it = |function: &str, arguments: &[&str]| {
+        let from: BTreeSet<&str> = arguments.iter().copied().filter(|name| names.contains(name)).collect();
+        let tables: Vec<String> = from.iter().map(|name| format!("h AS {}", quoted(name))).collect();
+        let wheres: Vec<String> = from.iter().map(|name| format!("{}.k = '{name}'", quoted(name))).collect();
+        let values: Vec<String> = arguments
+            .iter()
+            .map(|name| if names.contains(name) { format!("{}.v", quoted(name)) } else { name.to_string() })
+            .collect();
+        let (from, wheres) = (tables.join(","), wheres.join(" AND "));
+        let sql = match from.is_empty() {
+            true => format!("SELECT typeof({function}({}))", values.join(",")),
+            false => format!("SELECT typeof({function}({})) FROM {from} WHERE {wheres}", values.join(",")),
+        };
+        let took = timed(&session, &sql);
+        if took > slowest.0 {
+            slowest = (took, sql.clone());
+        }
+        if took > DEADLINE + BEYOND {
+            late.push((took, sql));
+        }
+    };
+    let math = [
+        "acos", "ln", "sin", "log", "pow", "power", "mod", "ceil", "floor", "atan2", "exp", "sqrt", "trunc", "degrees",
+        "radians", "pi",
+    ];
+    for (function, counts) in functions(&bench) {
+        if function.starts_with("->") || math.contains(&function.as_str()) {
+            continue;
+        }
+        for count in counts {
+            match count {
+                0 => try_it(&function, &[]),
+                1 => names.iter().for_each(|a| try_it(&function, &[a])),
+                2 => {
+                    for a in ["long", "blob", "object", "array", "wide", "digits"] {
+                        for b in ["long_b", "half_b", "blob", "other", "pattern", "glob", "wide", "'$[#-1]'"] {
+                            try_it(&function, &[a, b]);
+                        }
+                    }
+                    try_it(&function, &["pattern", "long"]);
+                    try_it(&function, &["glob", "long"]);
+                    try_it(&function, &["half_b", "long"]);
+                    try_it(&function, &["format", "long"]);
+                }
+                3 => {
+                    for a in ["long", "array", "pattern"] {
+                        for b in ["half_b", "long_b", "wide", "long"] {
+                            for c in ["long", "'x'"] {
+                                try_it(&function, &[a, b, c]);
+                            }
+                        }
+                    }
+                }
+                _ => {
+                    for first in ["long", "array", "object", "format", "blob"] {
+                        for rest in ["'$[#-1]'", "'$.zz'", "long", "'+1 day'", "array", "object"] {
+                            for many in [1, 7, 126] {
+                                let mut arguments = vec![first];
+                                arguments.extend(std::iter::repeat_n(rest, many));
+                                try_it(&function, &arguments);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("the slowest: {slowest:?}");
+    assert!(late.is_empty(), "{late:#?}");
+}
