@@ -73,7 +73,21 @@ fn functions(bench: &Bench) -> BTreeMap<String, BTreeSet<i64>> {
 }
 
 #[test]
-fn no_function_runs_past_its_deadline() {
+fn no_function_up_to_j_runs_past_its_deadline() {
+    none_runs_past_its_deadline(|name| name < "json");
+}
+
+#[test]
+fn no_function_of_json_runs_past_its_deadline() {
+    none_runs_past_its_deadline(|name| name.starts_with("json"));
+}
+
+#[test]
+fn no_function_from_k_on_runs_past_its_deadline() {
+    none_runs_past_its_deadline(|name| name > "k");
+}
+
+fn none_runs_past_its_deadline(is_asked: impl Fn(&str) -> bool) {
     let bench = Bench::leader();
     make(&bench);
     let session = bench.database.session();
@@ -107,7 +121,7 @@ fn no_function_runs_past_its_deadline() {
         "radians", "pi",
     ];
     for (function, counts) in functions(&bench) {
-        if function.starts_with("->") || math.contains(&function.as_str()) {
+        if !is_asked(&function) || math.contains(&function.as_str()) {
             continue;
         }
         for count in counts {
@@ -115,8 +129,11 @@ fn no_function_runs_past_its_deadline() {
                 0 => try_it(&function, &[]),
                 1 => names.iter().for_each(|a| try_it(&function, &[a])),
                 2 => {
-                    for a in ["long", "blob", "object", "array", "wide", "digits"] {
-                        for b in ["long_b", "half_b", "blob", "other", "pattern", "glob", "wide", "'$[#-1]'"] {
+                    for b in ["long_b", "half_b", "other", "pattern", "wide", "'$[#-1]'"] {
+                        try_it(&function, &["long", b]);
+                    }
+                    for a in ["object", "array", "blob"] {
+                        for b in ["other", "long", "'$[#-1]'"] {
                             try_it(&function, &[a, b]);
                         }
                     }
@@ -127,7 +144,7 @@ fn no_function_runs_past_its_deadline() {
                 }
                 3 => {
                     for a in ["long", "array", "pattern"] {
-                        for b in ["half_b", "long_b", "wide", "long"] {
+                        for b in ["half_b", "long_b"] {
                             for c in ["long", "'x'"] {
                                 try_it(&function, &[a, b, c]);
                             }
@@ -135,8 +152,8 @@ fn no_function_runs_past_its_deadline() {
                     }
                 }
                 _ => {
-                    for first in ["long", "array", "object", "format", "blob"] {
-                        for rest in ["'$[#-1]'", "'$.zz'", "long", "'+1 day'", "array", "object"] {
+                    for first in ["array", "object", "format"] {
+                        for rest in ["'$[#-1]'", "'+1 day'", "object"] {
                             for many in [1, 7, 126] {
                                 let mut arguments = vec![first];
                                 arguments.extend(std::iter::repeat_n(rest, many));
