@@ -46,7 +46,6 @@ fn a_rewind_goes_on_without_a_reader_that_does_not_end() {
     std::thread::sleep(Duration::from_millis(1500));
     let begun = Instant::now();
     assert_eq!(bench.database.rewind(to).unwrap(), to);
-    println!("rewound in {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(15));
     assert_eq!(bench.database.given_up(), 2);
     // The database serves and takes writes as if nothing had been.
