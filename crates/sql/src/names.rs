@@ -23,8 +23,9 @@ pub(crate) fn is_ours(table: &str) -> bool {
     table.get(..17).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_highwater_"))
 }
 
-/// Whether rows of a table may come with a log. Of SQLite's own tables, those that hold statistics; others are changed by statements, or by nobody.
+/// Whether rows of a table may come with a log. Of SQLite's own tables, those that clients may
+/// change by hand; others are changed by statements, or by nobody.
 pub(crate) fn is_shipped(table: &str) -> bool {
     let lower = table.to_ascii_lowercase();
-    !lower.starts_with("sqlite_") || lower.starts_with("sqlite_stat") || lower == KEYS
+    !lower.starts_with("sqlite_") || lower.starts_with("sqlite_stat") || lower == "sqlite_sequence" || lower == KEYS
 }
