@@ -40,5 +40,6 @@ pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn hexadecimal(text: &str) -> Result<u64, String> {
-    u64::from_str_radix(text, 16).map_err(|_| format!("up to 16 hexadecimal digits were wanted, and {text:?} is not that"))
+    u64::from_str_radix(text, 16)
+        .map_err(|_| format!("up to 16 hexadecimal digits were wanted, and {text:?} is not that"))
 }

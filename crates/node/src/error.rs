@@ -99,7 +99,9 @@ pub enum StartError {
         most: u64,
     },
     /// An address that other nodes would refuse.
-    #[error("an address has at most 255 printable bytes, and the one to be told to others has {found}; give a shorter one")]
+    #[error(
+        "an address has at most 255 printable bytes, and the one to be told to others has {found}; give a shorter one"
+    )]
     Address {
         /// How many bytes it has.
         found: usize,

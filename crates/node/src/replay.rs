@@ -80,7 +80,8 @@ pub fn replay(folder: &Path, to: &Path, upto: Option<Offset>) -> Result<Replayed
     }
     let work = beside(to, "replaying").map_err(&file)?;
     let result = (|| {
-        let machine = Database::open(&work, Options::default(), Arc::new(Nobody)).map_err(|error| file(error.to_string()))?;
+        let machine =
+            Database::open(&work, Options::default(), Arc::new(Nobody)).map_err(|error| file(error.to_string()))?;
         let applied = apply(&io, &*machine, offset).map_err(&refuse);
         let written = applied.and_then(|()| {
             machine.publish(offset);

@@ -15,6 +15,7 @@ mod hrana;
 mod http;
 mod libsql;
 mod node;
+mod replay;
 mod slt;
 mod sqllogictest;
 mod visibility;
