@@ -92,6 +92,11 @@ impl Reload {
         !tokens.is_empty() || !read_tokens.is_empty() || token_file.is_some() || read_token_file.is_some()
     }
 
+    /// Whether what keeps clients apart would be of no use in a cluster whose nodes prove nothing.
+    pub(crate) fn wants_secret(&self) -> bool {
+        self.secrets.is_none() && (self.has_tokens() || self.tls.is_some())
+    }
+
     /// Whether there is a file that may change.
     pub(crate) fn has_files(&self) -> bool {
         Part::ALL.iter().any(|part| !self.seen[*part as usize].stamps.is_empty())

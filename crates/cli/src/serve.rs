@@ -55,7 +55,7 @@ fn start_log(filter: &str) -> anyhow::Result<()> {
 async fn serve(configured: Configured) -> anyhow::Result<ExitCode> {
     let Configured { node: mut config, server, advertise: address, reload } = configured;
     let scheme = if server.tls.is_some() { "https" } else { "http" };
-    let open_to_strangers = reload.has_tokens() && reload.secrets.is_none();
+    let open_to_strangers = reload.wants_secret();
     keep_up(reload)?;
     // The address first: one that is taken, or that may not be listened on, is noticed before the data is touched.
     let server = Server::bind(server).await?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use highwater_http::ServerConfig;
+use highwater_http::{Limits, ServerConfig};
 use highwater_node::Config;
 use highwater_wire::{CommitRule, NodeId};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use crate::secret_files::exposed;
 use crate::sources::Sources;
 
 /// Why tokens do not help where nodes let everybody in.
-pub(crate) const TOKENS_WITHOUT_SECRET: &str = "tokens are configured, and the cluster has several nodes, but no cluster secret: tokens would protect nothing, since whoever reaches the port could pose as a node and be sent everything. Make one with `highwater secret`, and give its file to every node with --cluster-secret-file";
+pub(crate) const TOKENS_WITHOUT_SECRET: &str = "tokens or a certificate for clients are configured, and the cluster has several nodes, but no cluster secret: they would protect nothing, since whoever reaches the port could pose as a node and be sent everything. Make one with `highwater secret`, and give its file to every node with --cluster-secret-file";
 
 /// The configuration file. What is also given on the command line wins; tokens add up.
 #[derive(Debug, Default, Deserialize)]
@@ -106,6 +106,7 @@ impl Configured {
             plain: args.allow_plain_http || file.allow_plain_http,
             origins,
             has_cluster_secret: reload.secrets.is_some(),
+            limits: Limits::for_open_files(process::open_files()),
             ..ServerConfig::new(listen)
         };
         let mut node = Config { node: args.id.or(file.id).map(NodeId), ..Config::single(&data) };
@@ -116,7 +117,7 @@ impl Configured {
             true => peers(file.peers.iter().map(|(id, address)| (id.as_str(), address.as_str())).collect())?,
         };
         if node.peers.len() > 1 {
-            if reload.has_tokens() && reload.secrets.is_none() {
+            if reload.wants_secret() {
                 bail!(TOKENS_WITHOUT_SECRET);
             }
             let majority = node.peers.len() as u32 / 2 + 1;

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::forward::Forwarder;
 use crate::hrana::streams::Streams;
 use crate::metrics::Metrics;
+use crate::net::Counted;
 use crate::shares::Shares;
 use crate::work::Lanes;
 
@@ -96,6 +97,28 @@ impl Default for Limits {
     }
 }
 
+/// Descriptors kept back for connections between nodes, logs, and the connections of SQLite's that all requests share.
+const FILES_KEPT: usize = 256;
+/// The descriptors that a stream's connection of SQLite's may take: the database, its log, and temporary files.
+const FILES_OF_A_STREAM: usize = 4;
+
+impl Limits {
+    /// The defaults, made smaller where a process may open fewer files than these need: of what is left when [`FILES_KEPT`] are kept back, half goes to connections of clients, a
+    /// quarter to streams, and an eighth each to requests forwarded to others and by others.
+    pub fn for_open_files(files: u64) -> Limits {
+        let default = Limits::default();
+        let free = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(FILES_KEPT).max(64);
+        Limits {
+            connections: default.connections.min(free / 2),
+            streams: default.streams.min(free / 4 / FILES_OF_A_STREAM),
+            forwarders: default.forwarders.min(free / 8),
+            // Four peers and more are rare, and few of them are forwarded to at one time.
+            forwarded: default.forwarded.min(free / 16),
+            ..default
+        }
+    }
+}
+
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) node: Arc<Node>,
@@ -105,6 +128,7 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) streams: Streams,
     pub(crate) metrics: Metrics,
+    pub(crate) connections: Counted,
     pub(crate) forwarder: Forwarder,
     pub(crate) lanes: Lanes,
     pub(crate) answers: AnswerRoom,
@@ -117,8 +141,15 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(node: Arc<Node>, tokens: Tokens, origins: Vec<String>, limits: Limits) -> App {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        tokens: Tokens,
+        origins: Vec<String>,
+        limits: Limits,
+        connections: Counted,
+    ) -> App {
         App {
+            connections,
             streams: Streams::new(&node, &limits),
             metrics: Metrics::new(),
             forwarder: Forwarder::new(node.clone(), limits.forwarded),
@@ -178,5 +209,19 @@ mod tests {
         assert!(looks_read_only("/*x*/ SELECT 1"));
         assert!(!looks_read_only("WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x"));
         assert!(!looks_read_only("INSERT INTO t VALUES (1)"));
+    }
+}
+
+#[cfg(test)]
+mod limits_tests {
+    use super::Limits;
+
+    #[test]
+    fn limits_fit_into_the_files_that_may_be_open() {
+        let few = Limits::for_open_files(1024);
+        assert_eq!((few.connections, few.streams, few.forwarders, few.forwarded), (384, 48, 96, 48));
+        let many = Limits::for_open_files(1 << 20);
+        assert_eq!((many.connections, many.streams, many.forwarders, many.forwarded), (4096, 1024, 1024, 256));
+        assert!(Limits::for_open_files(20).streams >= 4, "something is served on the smallest machine");
     }
 }

@@ -17,6 +17,11 @@ pub(crate) struct Face {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DatabaseLabel {
     database: String,
 }
@@ -82,6 +87,20 @@ pub(crate) async fn text(app: &App) -> Result<String, Failure> {
         "Requests answered while their work went on past its deadline",
         cut_off.total.clone(),
     );
+    let (opened, ended, refused) = (
+        Family::<ConnectionLabel, Gauge>::default(),
+        Family::<ConnectionLabel, Counter>::default(),
+        Family::<ConnectionLabel, Counter>::default(),
+    );
+    for (kind, counts) in (app.connections)() {
+        let label = ConnectionLabel { kind };
+        opened.get_or_create(&label).set(counts.open as i64);
+        ended.get_or_create(&label).inc_by(counts.ended);
+        refused.get_or_create(&label).inc_by(counts.refused);
+    }
+    registry.register("connections_open", "Connections that others have made to this node", opened);
+    registry.register("connections_ended", "Connections that did nothing for too long or gave way to newcomers", ended);
+    registry.register("connections_refused", "Connections that there was no room for", refused);
     let uptime: Gauge = Gauge::default();
     uptime.set(app.node.started().elapsed().as_secs() as i64);
     registry.register_with_unit("uptime", "Time since the process started", Unit::Seconds, uptime);

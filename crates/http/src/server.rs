@@ -114,7 +114,9 @@ pub struct OpenServer {
 impl OpenServer {
     /// Serves that node until `stop` is done; then takes no more connections, finishes what is under way, and closes all streams.
     pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) {
-        let app = Arc::new(App::new(node, self.config.tokens, self.config.origins, self.config.limits));
+        let connections = self.port.counts();
+        let app = App::new(node, self.config.tokens, self.config.origins, self.config.limits, connections);
+        let app = Arc::new(app);
         let janitor = tokio::spawn(expire_streams(app.clone()));
         let (stop_all, stopping) = tokio::sync::watch::channel(false);
         self.port.serve(Serving { router: routes::router(app.clone()), stopping });

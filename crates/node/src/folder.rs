@@ -345,3 +345,7 @@ impl Folders for Logs {
         Ok(log)
     }
 }
+
+#[cfg(test)]
+#[path = "folder_tests.rs"]
+mod tests;

@@ -116,6 +116,10 @@ impl Node {
     fn start_with(prepared: Prepared, voters: Vec<PeerId>) -> Result<Node, StartError> {
         let Prepared { config, folder, state, peers, introduction, tls, door } = prepared;
         let scratch = folder.clear_scratch()?;
+        if let Err(reason) = highwater_sql::set_temporary_folder(&scratch) {
+            // A second node in this process, which tests have.
+            tracing::info!(%reason, "temporary files of SQLite's go elsewhere");
+        }
         let incarnation = *state.incarnations.last().expect("taking the folder adds this start's incarnation");
         let (id, cluster) = (state.node, state.cluster);
         let started = Instant::now();

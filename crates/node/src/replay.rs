@@ -86,7 +86,7 @@ pub fn replay(folder: &Path, to: &Path, upto: Option<Offset>) -> Result<Replayed
     let result = (|| {
         let machine =
             Database::open(&work, Options::default(), Arc::new(Nobody)).map_err(|error| file(error.to_string()))?;
-        let applied = apply(&io, &*machine, offset).map_err(&refuse);
+        let applied = apply(&io, &machine, offset).map_err(&refuse);
         let written = applied.and_then(|()| {
             machine.publish(offset);
             let whole = work.join("whole.sqlite");

@@ -17,6 +17,7 @@ mod hygiene;
 mod libsql;
 mod node;
 mod over_tls;
+mod replay;
 mod slt;
 mod sqllogictest;
 mod visibility;

@@ -36,10 +36,9 @@ use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 use begun::Begun;
 use serve::{From, serve, tls_required};
-use table::{Connections, Place, Waits};
+use table::{Connections, Counts, Place, Waits};
 
 pub(crate) use serve::Serving;
-pub(crate) use table::Counts;
 
 /// The address that a request came from, among its extensions.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +91,9 @@ pub(crate) struct PortConfig {
     pub(crate) forwarders: usize,
 }
 
+/// What is counted of each kind of connection, by name, whenever it is asked.
+pub(crate) type Counted = Box<dyn Fn() -> [(&'static str, Counts); 3] + Send + Sync>;
+
 /// A port that accepts connections.
 pub(crate) struct Port {
     shared: Arc<Shared>,
@@ -140,9 +142,13 @@ impl Port {
     }
 
     /// Counts of clients' connections, of forwarding nodes', and of those that have not proven themselves.
-    pub(crate) fn counts(&self) -> impl Fn() -> [Counts; 3] + Send + Sync + 'static {
+    pub(crate) fn counts(&self) -> Counted {
         let shared = self.shared.clone();
-        move || [shared.clients.counts(), shared.forwarders.counts(), shared.unproven.counts()]
+        Box::new(move || {
+            let kinds =
+                [("client", &shared.clients), ("forwarder", &shared.forwarders), ("unproven", &shared.unproven)];
+            kinds.map(|(name, connections)| (name, connections.counts()))
+        })
     }
 }
 

@@ -10,6 +10,7 @@ mod cluster;
 mod liar;
 mod says;
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use highwater_wire::PartitionId;
@@ -84,5 +85,6 @@ fn fuzz_nodes_by_their_peer() {
         rounds += 1;
     }
     cluster.nothing_is_lost();
-    println!("{rounds} rounds, {} messages, {} writes acknowledged", liar.sent(), cluster.acknowledged());
+    let (sent, acknowledged) = (liar.sent(), cluster.acknowledged());
+    let _ = writeln!(std::io::stdout(), "{rounds} rounds, {sent} messages, {acknowledged} writes acknowledged");
 }

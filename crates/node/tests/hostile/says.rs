@@ -128,13 +128,13 @@ impl Says {
         }
         let value = self.pick(&values);
         self.leaps += u32::from(value == leap);
-        (self.next() % 16 != 0).then_some(Epoch(value))
+        (!self.next().is_multiple_of(16)).then_some(Epoch(value))
     }
 
     fn last_epoch(&mut self, state: &Status) -> Option<Epoch> {
         let known = state.epoch.map_or(0, |epoch| epoch.0);
         let value = self.pick(&[0, known.saturating_sub(1), known, known, known + 1, u32::MAX]);
-        (self.next() % 8 != 0).then_some(Epoch(value))
+        (!self.next().is_multiple_of(8)).then_some(Epoch(value))
     }
 
     fn incarnation(&mut self) -> Incarnation {

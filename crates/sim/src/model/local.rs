@@ -207,7 +207,7 @@ impl Node {
                     done.led = Some((epoch, self.disk().log()[..epoch_start as usize].to_vec()));
                 }
                 Effect::Role(_) => {}
-                Effect::Reject(node, unfit) => panic!("what node {node} sent is rejected: {unfit}"),
+                Effect::Reject(node, unfit) => panic!("a replica rejects what node {node} sent: {unfit}"),
                 Effect::DiskFull(_) => panic!("a disk in memory is never full"),
                 Effect::Halted(reason) => panic!("{reason}"),
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Cluster, IDS, PATIENCE, wait_for};
 use crate::node::spawn_logged;
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a folder can be made");
     for entry in fs::read_dir(from).expect("the folder can be read") {
         let entry = entry.expect("an entry");

@@ -1,5 +1,6 @@
 //! Three nodes as processes, the network between them, and what is done to both.
 
+mod adopted;
 mod attacks;
 mod lost_folders;
 #[path = "../../../src/net.rs"]
