@@ -9,9 +9,12 @@ use std::sync::Arc;
 use highwater_wire::record::Kind;
 use rusqlite::ffi;
 
+use crate::classify::Class;
 use crate::client::set_up;
 use crate::ffi::{Conn, Failure, Hooks, Location, OpenMode, Stmt, ValueRef};
+use crate::names;
 use crate::plan::{bind, check_fits, describe, plan};
+use crate::replicated::{self, Refused};
 use crate::rowlog::{self, Reader, RowRecord};
 use crate::shape::{Shape, ShapeError};
 
@@ -54,7 +57,7 @@ pub(crate) struct Applier {
 
 impl Applier {
     pub(crate) fn open(location: Location) -> Result<Applier, Failure> {
-        let conn = Conn::open(location, OpenMode::Existing, Hooks::own())?;
+        let conn = Conn::open(location, OpenMode::Existing, Hooks::applier())?;
         set_up(&conn)?;
         conn.set_switch(ffi::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         conn.exec("PRAGMA foreign_keys=OFF; PRAGMA ignore_check_constraints=ON")?;
@@ -82,11 +85,10 @@ impl Applier {
             }
             Kind::Statement => {
                 let (flags, sql) = Reader(payload).statement()?;
-                assert_eq!(
-                    flags & rowlog::OUTSIDE_TRANSACTION,
-                    0,
-                    "a statement outside a transaction is not applied within one"
-                );
+                if flags & rowlog::OUTSIDE_TRANSACTION != 0 {
+                    let reason = "a statement that runs outside a transaction lies within one";
+                    return Err(ApplyError::Differs(reason.to_string()));
+                }
                 self.statement(flags, sql)
             }
             Kind::Meta => {
@@ -109,13 +111,19 @@ impl Applier {
             conn.set_switch(ffi::SQLITE_DBCONFIG_LEGACY_ALTER_TABLE, on && legacy)?;
             conn.set_switch(ffi::SQLITE_DBCONFIG_ENABLE_FKEY, on && keys)
         };
+        let class = if flags & rowlog::OUTSIDE_TRANSACTION != 0 { &Class::Vacuum } else { &Class::Schema };
         let run = || {
             set(&self.conn, true)?;
-            let ran = self.conn.exec(sql);
+            let ran = replicated::run(&self.conn, sql, class);
             set(&self.conn, false)?;
             ran
         };
-        run().map_err(|failure| ApplyError::of(&format!("the statement {sql:?} failed here"), failure))
+        run().map_err(|refused| match refused {
+            Refused::Sqlite(failure) => ApplyError::of(&format!("the statement {sql:?} failed here"), failure),
+            Refused::Text(reason) => {
+                ApplyError::Differs(format!("no leader takes down the statement {sql:?}: {reason}"))
+            }
+        })
     }
 
     fn sequence(&mut self, name: &str, row: Option<(i64, ValueRef<'_>)>) -> Result<(), Failure> {
@@ -142,6 +150,9 @@ impl Applier {
     }
 
     fn row(&mut self, record: &RowRecord<'_>) -> Result<(), ApplyError> {
+        if !names::is_shipped(record.table) {
+            return Err(ApplyError::Differs(format!("no leader takes down rows of the table {:?}", record.table)));
+        }
         let shape = self.shape(record.table)?;
         check_fits(record, &shape).map_err(ApplyError::Differs)?;
         let (plan, sql) = plan(record, &shape);

@@ -130,6 +130,9 @@ impl Collector {
                 if names::is_ours(first) || first.eq_ignore_ascii_case("sqlite_dbpage") {
                     return self.refuse(format!("the table {first} is not for clients"));
                 }
+                if is_path_of_a_file(first, second) {
+                    return Verdict::Ignored;
+                }
                 if event.action != ffi::SQLITE_READ {
                     if temporary {
                         self.facts.temporary = true;
@@ -194,6 +197,11 @@ impl Collector {
     }
 }
 
+/// Where files lie is nobody's business: the column is NULL.
+fn is_path_of_a_file(table: &str, column: &str) -> bool {
+    table.eq_ignore_ascii_case("pragma_database_list") && column.eq_ignore_ascii_case("file")
+}
+
 fn is_schema_table(table: &str) -> bool {
     ["sqlite_master", "sqlite_schema", "sqlite_temp_master", "sqlite_temp_schema"]
         .iter()
@@ -237,6 +245,9 @@ pub(crate) enum BeginMode {
 pub(crate) fn classify(sql: &str, facts: &Facts, readonly: bool, explain: bool) -> Result<Class, String> {
     if let Some(reason) = &facts.refused {
         return Err(reason.clone());
+    }
+    if facts.pragma.as_ref().is_some_and(|(name, _)| name == "database_list") {
+        return Err("this way of asking for database_list would tell a path: use PRAGMA database_list".to_string());
     }
     if explain {
         return Ok(Class::Read);

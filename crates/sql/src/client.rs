@@ -168,8 +168,14 @@ impl Client {
 
     /// Prepares the first statement of a text, and tells how many bytes it took. `None`: only blanks and comments are left.
     pub(crate) fn prepare_next(&self, sql: &str) -> Result<(Option<Prepared>, usize), SqlError> {
-        let (sent, readonly_begin) =
-            if text::readonly_begin(sql) { ("BEGIN TRANSACTION READONLY", true) } else { (sql, false) };
+        // Some texts stand for others: SQLite would not take the first, and would tell the second where its files lie.
+        let (sent, is_other) = if text::readonly_begin(sql) {
+            ("BEGIN TRANSACTION READONLY", true)
+        } else if text::is_database_list(sql) {
+            ("SELECT seq, name, '' AS file FROM pragma_database_list", true)
+        } else {
+            (sql, false)
+        };
         let hooks = self.hooks();
         hooks.collector.borrow_mut().begin();
         let prepared = self.conn.prepare(sent, true);
@@ -188,7 +194,7 @@ impl Client {
         let Some(stmt) = stmt else { return Ok((None, used)) };
         let class = classify::classify(&sent[..used], &facts, stmt.readonly(), stmt.is_explain())
             .map_err(|reason| error("SQLITE_AUTH", reason))?;
-        let used = if readonly_begin { sql.len() } else { used };
+        let used = if is_other { sql.len() } else { used };
         Ok((Some(Prepared { stmt, class, facts }), used))
     }
 

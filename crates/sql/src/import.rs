@@ -10,12 +10,14 @@ use rusqlite::ffi;
 
 use crate::allowance::Allowance;
 use crate::api::{Answer, Hold, SqlError};
+use crate::classify::Class;
 use crate::client::Client;
 use crate::core::Core;
 use crate::database::Database;
 use crate::error::{cancelled, error, from_failure};
 use crate::ffi::{Conn, Failure, Hooks, OpenMode, Step};
 use crate::hash::Rows;
+use crate::replicated::{self, Refused};
 use crate::shape::{RowKey, Shape, quoted};
 use crate::text;
 
@@ -56,7 +58,7 @@ impl Database {
             Ok(gate) => gate,
             Err(failed) => return refused(failed),
         };
-        let source = match open_source(from) {
+        let source = match open_source(from, self.options.value_bytes_max) {
             Ok(source) => source,
             Err(failed) => return refused(failed),
         };
@@ -111,8 +113,16 @@ impl Database {
     }
 }
 
-fn open_source(from: &Path) -> Result<Conn, SqlError> {
-    let source = Conn::open(from, OpenMode::ReadOnly, Hooks::own()).map_err(from_failure)?;
+/// Opens the file, which somebody else made: nothing that its schema says is trusted, and nothing is made beside it.
+fn open_source(from: &Path, value_bytes_max: usize) -> Result<Conn, SqlError> {
+    let source = Conn::open(from, OpenMode::Immutable, Hooks::own()).map_err(from_failure)?;
+    let set = || -> Result<(), Failure> {
+        source.set_switch(ffi::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        source.set_switch(ffi::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        source.exec("PRAGMA cell_size_check=ON")
+    };
+    set().map_err(from_failure)?;
+    source.set_limit(ffi::SQLITE_LIMIT_LENGTH, i32::try_from(value_bytes_max).unwrap_or(i32::MAX));
     let mut encoding = String::new();
     source
         .query(
@@ -217,7 +227,12 @@ impl Import<'_> {
     /// Runs a schema statement here and takes it down for the others, without the rows it makes.
     fn statement(&mut self, sql: &str) -> Result<(), SqlError> {
         let mark = self.client.hooks().capture.borrow().mark();
-        self.client.exec(sql).map_err(from_failure)?;
+        replicated::run(self.client, sql, &Class::Schema).map_err(|refused| match refused {
+            Refused::Sqlite(failure) => from_failure(failure),
+            Refused::Text(reason) => {
+                error("SQLITE_ERROR", format!("the schema of the file has what is not taken in, {sql:?}: {reason}"))
+            }
+        })?;
         {
             let mut capture = self.client.hooks().capture.borrow_mut();
             capture.truncate(mark);

@@ -28,6 +28,7 @@ mod names;
 mod options;
 mod plan;
 mod pragma;
+mod replicated;
 mod rewind;
 mod rowlog;
 mod run;
@@ -38,6 +39,7 @@ mod stream;
 mod stream_alone;
 mod stream_within;
 mod sums;
+mod temporary;
 mod text;
 mod token;
 mod transaction;
@@ -56,6 +58,7 @@ pub use error::{MachineError, OpenError};
 pub use folder::Folder;
 pub use options::Options;
 pub use session::Session;
+pub use temporary::set_temporary_folder;
 pub use value::Value;
 
 #[cfg(test)]

@@ -76,8 +76,7 @@ impl Database {
         let mut rest = whole;
         while let Some(first) = rest.first() {
             if let Some((flags, sql)) = outside_transaction(first)? {
-                assert_eq!(flags & OUTSIDE_TRANSACTION, OUTSIDE_TRANSACTION);
-                self.while_full(|| self.apply_outside(core, first, sql))?;
+                self.while_full(|| self.apply_outside(core, first, flags, sql))?;
                 rest = &rest[1..];
                 continue;
             }
@@ -153,9 +152,9 @@ impl Database {
 
     /// Applies a statement that runs outside a transaction, and then notes that it did. If the process ends in between, it is run again, which such a
     /// statement must bear.
-    fn apply_outside(&self, core: &mut Core, transaction: &Whole, sql: &str) -> Result<(), MachineError> {
+    fn apply_outside(&self, core: &mut Core, transaction: &Whole, flags: u8, sql: &str) -> Result<(), MachineError> {
         let applier = core.applier.as_mut().expect("the applying connection is open");
-        applier.statement(0, sql).map_err(|failed| told(failed, transaction.end))?;
+        applier.statement(flags, sql).map_err(|failed| told(failed, transaction.end))?;
         let log_time_ms = core.log_time_ms.max(transaction.timestamp_ms);
         self.in_applier(core, transaction.end, transaction.epoch, log_time_ms, |_| Ok(()))
     }

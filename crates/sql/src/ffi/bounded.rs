@@ -13,8 +13,10 @@ use super::originals::{self, ContextLayout, NAMES, Original};
 use super::stmt::slice;
 use crate::functions;
 
-/// The length of the text times the number of paths, and all values (128 MiB).
-const READ_BYTES_MAX: u64 = 128 << 20;
+/// The length of the text times the number of paths, with all values; or what `json_pretty` indents by (64 MiB).
+const READ_BYTES_MAX: u64 = 64 << 20;
+/// All values of an array or object to be made (32 MiB), which may have 16 MiB.
+const VALUES_BYTES_MAX: u64 = 32 << 20;
 /// The product of the lengths of a text and its patch (the square of 128 KiB); one of them may always be short.
 const PATCH_PRODUCT_MAX: u64 = 1 << 34;
 
@@ -137,7 +139,7 @@ unsafe extern "C" fn call<const PLACE: usize>(context: Context, count: c_int, va
             }
             // One value, or none, costs what any function costs.
             _ if arguments < 2 => (0, 0),
-            Growth::Values => (all(), READ_BYTES_MAX),
+            Growth::Values => (all(), VALUES_BYTES_MAX),
             Growth::Paths => (bytes(0) * others + all(), READ_BYTES_MAX),
             Growth::Pairs => (bytes(0) * others.div_ceil(2) + all(), READ_BYTES_MAX),
             Growth::Product => (bytes(0) * bytes(1), PATCH_PRODUCT_MAX),

@@ -69,8 +69,22 @@ pub(crate) enum OpenMode {
     Create,
     /// It must be there.
     Existing,
-    /// It must be there, and nothing is written to it.
-    ReadOnly,
+    /// It must be there, nothing is written to it, and no file is made beside it. What lies in a write-ahead log beside it is not seen.
+    Immutable,
+}
+
+/// The name by which SQLite opens a file as one that nobody changes.
+fn immutable_uri(path: &[u8]) -> Vec<u8> {
+    let mut uri = b"file:".to_vec();
+    for byte in path {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => uri.push(*byte),
+            byte if byte.is_ascii_alphanumeric() => uri.push(*byte),
+            byte => uri.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        }
+    }
+    uri.extend_from_slice(b"?immutable=1");
+    uri
 }
 
 /// Whether SQLite was compiled with an option.
@@ -106,10 +120,12 @@ impl Conn {
         let flags = match mode {
             OpenMode::Create => ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE,
             OpenMode::Existing => ffi::SQLITE_OPEN_READWRITE,
-            OpenMode::ReadOnly => ffi::SQLITE_OPEN_READONLY,
+            OpenMode::Immutable => ffi::SQLITE_OPEN_READONLY | ffi::SQLITE_OPEN_URI,
         } | ffi::SQLITE_OPEN_NOMUTEX
             | ffi::SQLITE_OPEN_EXRESCODE;
-        let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Failure {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        let name = if mode == OpenMode::Immutable { immutable_uri(bytes) } else { bytes.to_vec() };
+        let name = CString::new(name).map_err(|_| Failure {
             code: ffi::SQLITE_CANTOPEN,
             message: format!("a path with a NUL byte in it: {}", path.display()),
             offset: None,

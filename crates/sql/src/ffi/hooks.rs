@@ -43,14 +43,21 @@ pub(crate) struct Hooks {
     pub(crate) abort: Cell<bool>,
     /// Interrupts whatever runs on any connection of this database.
     stop: Arc<AtomicBool>,
-    /// Whether this connection's clients are subject to the authorizer and its rows are taken down. Without it the callbacks are not installed.
-    client: bool,
+    /// Whether the authorizer is installed.
+    authorized: bool,
+    /// Whether rows are taken down, and the clock is looked at.
+    captured: bool,
 }
 
 impl Hooks {
     /// For a connection that runs what clients ask.
     pub(crate) fn client(capture: Capture, stop: Arc<AtomicBool>) -> Hooks {
-        Hooks { capture: RefCell::new(capture), client: true, stop, ..Hooks::own() }
+        Hooks { capture: RefCell::new(capture), authorized: true, captured: true, stop, ..Hooks::own() }
+    }
+
+    /// For a connection that applies: nothing is forbidden to it but within [`Hooks::externally`].
+    pub(crate) fn applier() -> Hooks {
+        Hooks { authorized: true, internal: Cell::new(true), ..Hooks::own() }
     }
 
     /// For a connection that runs statements of our own only.
@@ -65,12 +72,22 @@ impl Hooks {
             db: Cell::new(ptr::null_mut()),
             abort: Cell::new(false),
             stop: Arc::new(AtomicBool::new(false)),
-            client: false,
+            authorized: false,
+            captured: false,
         }
     }
 
     /// Runs something of our own on the connection, past the authorizer.
     pub(crate) fn internally<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.as_internal(true, run)
+    }
+
+    /// Runs something that others wrote on a connection of our own, under the authorizer.
+    pub(crate) fn externally<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.as_internal(false, run)
+    }
+
+    fn as_internal<T>(&self, internal: bool, run: impl FnOnce() -> T) -> T {
         /// Puts back what was, also when a panic passes: the authorizer must not stay off.
         struct Restore<'a>(&'a Cell<bool>, bool);
         impl Drop for Restore<'_> {
@@ -78,7 +95,7 @@ impl Hooks {
                 self.0.set(self.1);
             }
         }
-        let _restore = Restore(&self.internal, self.internal.replace(true));
+        let _restore = Restore(&self.internal, self.internal.replace(internal));
         run()
     }
 
@@ -152,10 +169,13 @@ pub(super) unsafe fn install(db: *mut ffi::sqlite3, hooks: NonNull<Hooks>) {
     // SAFETY: promised by the caller; each callback casts the context back to a shared reference.
     unsafe {
         hooks.as_ref().db.set(db);
-        if !hooks.as_ref().client {
+        if !hooks.as_ref().authorized {
             return;
         }
         ffi::sqlite3_set_authorizer(db, Some(authorize), context);
+        if !hooks.as_ref().captured {
+            return;
+        }
         ffi::sqlite3_preupdate_hook(db, Some(preupdate), context);
         ffi::sqlite3_progress_handler(db, PROGRESS_STEPS, Some(progress), context);
     }

@@ -10,9 +10,11 @@ mod hooks;
 mod originals;
 mod snapshot;
 mod stmt;
+mod temporary;
 pub(crate) mod watchdog;
 
 pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
 pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stmt::{Step, Stmt, ValueRef};
+pub(crate) use temporary::set_temporary_directory;
