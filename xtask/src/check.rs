@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::tidy;
+use crate::{deny, tidy};
 
 /// Runs every check.
 pub fn everything(root: &Path) -> Result<()> {
@@ -20,6 +20,7 @@ pub fn everything(root: &Path) -> Result<()> {
         }
     };
     step("tidy", timed("tidy", || tidy_alone(root)));
+    step("deny", timed("dependencies", || deny::run(root)));
     step("fmt", timed("fmt", || cargo(root, &["fmt", "--all", "--check"], &[])));
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     step("clippy", timed("clippy", || cargo(root, &clippy, &[])));

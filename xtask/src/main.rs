@@ -2,9 +2,15 @@
 //!
 //! `cargo xtask check` runs every check and never writes to the working tree; `cargo xtask fmt` is the command that does. See `docs/testing.md`.
 
+#![forbid(unsafe_code)]
+
 mod check;
+mod deny;
+mod dist;
 mod fuzz;
 mod harness_proof;
+mod licence;
+mod metadata;
 mod tidy;
 
 use std::env;
@@ -15,13 +21,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check   every check: tidy rules, format, lints, documents, tests; writes nothing outside the target folder
+  check   every check: tidy rules, dependencies, format, lints, documents, tests; writes nothing outside the target folder
   tidy    the tidy rules alone (seconds)
+  deny    what the dependencies must be like (deny.toml): licences, duplicates, sources; advisories where cargo-deny and its database can be had
   test    the tests alone
   harness-proof [NAME...]
           puts known bugs into a copy of the source and demands that the simulator or the model catches each by name (minutes)
   fuzz [ROUNDS [SEED]]
           damaged bytes for everything that reads a disk or a socket, more of them than the tests try; 1000000 rounds of seed 1 if not told otherwise
+  dist    build the release binary into target/dist, and check that it names no folder of its builder (minutes)
   fmt     format every source file in place";
 
 fn main() -> ExitCode {
@@ -29,6 +37,8 @@ fn main() -> ExitCode {
     let outcome = match command.as_str() {
         "check" => check::everything(&root()),
         "tidy" => check::tidy_alone(&root()),
+        "deny" => deny::run(&root()),
+        "dist" => dist::run(&root()),
         "test" => check::tests_alone(&root()),
         "harness-proof" => harness_proof::run(&root(), &env::args().skip(2).collect::<Vec<_>>()),
         "fuzz" => fuzz::run(&root(), env::args().nth(2).as_deref(), env::args().nth(3).as_deref()),

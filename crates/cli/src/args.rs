@@ -40,17 +40,25 @@ pub(crate) enum Command {
     /// Repair what a node remembers, while it does not run.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Print a new cluster secret: 256 random bits, for a file that --cluster-secret-file names on every node.
+    Secret,
 }
 
 /// How to reach a cluster, and how to answer.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClusterArgs {
-    /// A node of the cluster.
-    #[arg(long, env = "HIGHWATER_URL", default_value = "http://127.0.0.1:8080", value_name = "http://HOST:PORT")]
+    /// A node of the cluster, with https:// where its clients speak TLS.
+    #[arg(long, env = "HIGHWATER_URL", default_value = "http://127.0.0.1:8080", value_name = "http[s]://HOST:PORT")]
     pub(crate) url: String,
-    /// A client token, if the cluster wants one.
+    /// With https://: a file with the certificates, as PEM text, that the node's must lead to [default: those that the system trusts].
+    #[arg(long, env = "HIGHWATER_CA", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// A client token, if the cluster wants one. The process list shows it, and the environment to whoever may see that; --token-file keeps it from both.
     #[arg(long, env = "HIGHWATER_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
+    /// A file whose first line is that token; empty lines and those that begin with # are passed over.
+    #[arg(long, env = "HIGHWATER_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Print exactly one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -58,13 +66,14 @@ pub(crate) struct ClusterArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// A TOML file; what is also given on the command line wins. Keys: data, listen, advertise, id, peers, tokens, read_tokens, cluster_secret, databases.
+    /// A TOML file; what is also given on the command line wins, but tokens and origins add up. Keys: data, listen, advertise, id, peers, tokens, token_file,
+    /// read_tokens, read_token_file, cluster_secret, cluster_secret_file, tls_cert, tls_key, allow_plain_http, cors_origins, databases.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     /// The data folder, made if there is none [default: ./highwater-data].
     #[arg(long, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
-    /// The address to listen on [default: 127.0.0.1:8080]. Any but loopback needs --token and --cluster-secret.
+    /// The address to listen on [default: 127.0.0.1:8080]. Any but loopback needs tokens and a cluster secret.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// The node's id [default: what the folder says; 1 for a new folder].
@@ -77,15 +86,41 @@ pub(crate) struct ServeArgs {
     /// first start. Later starts need it only to change addresses.
     #[arg(long, value_name = "ID=HOST:PORT,...", value_delimiter = ',')]
     pub(crate) peers: Vec<String>,
-    /// A token whose bearers may do everything. May be given several times.
+    /// A token whose bearers may do everything. May be given several times. The process list shows it to everybody on this machine, and the environment to
+    /// whoever may see that; --token-file keeps it from both, and is read again when it changes.
     #[arg(long, env = "HIGHWATER_TOKENS", value_delimiter = ',', value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Vec<String>,
-    /// A token whose bearers may only read. May be given several times.
+    /// A file with such tokens, one in a line; empty lines and those that begin with # are passed over. Read again on SIGHUP, and within some seconds of a
+    /// change.
+    #[arg(long, env = "HIGHWATER_TOKENS_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A token whose bearers may only read. May be given several times. It is seen as --token is; --read-token-file is better.
     #[arg(long, env = "HIGHWATER_READ_TOKENS", value_delimiter = ',', value_name = "TOKEN", hide_env_values = true)]
     pub(crate) read_token: Vec<String>,
-    /// The secret that the cluster's nodes share.
+    /// A file with tokens whose bearers may only read, as --token-file.
+    #[arg(long, env = "HIGHWATER_READ_TOKENS_FILE", value_name = "FILE")]
+    pub(crate) read_token_file: Option<PathBuf>,
+    /// The secret that the cluster's nodes share; `highwater secret` makes one. The process list shows it to everybody on this machine, and the environment
+    /// to whoever may see that; --cluster-secret-file keeps it from both, and is read again when it changes.
     #[arg(long, env = "HIGHWATER_CLUSTER_SECRET", value_name = "SECRET", hide_env_values = true)]
     pub(crate) cluster_secret: Option<String>,
+    /// A file with that secret. Further lines are accepted from other nodes as well, at most 4 in all, so that the secret can be changed node by node. Read
+    /// again on SIGHUP, and within some seconds of a change.
+    #[arg(long, env = "HIGHWATER_CLUSTER_SECRET_FILE", value_name = "FILE")]
+    pub(crate) cluster_secret_file: Option<PathBuf>,
+    /// A file with the certificate by which clients know this node, as PEM text, the chain behind it included. With it clients speak TLS. Read again, with
+    /// its key, as --token-file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// A file with the key of --tls-cert, as PEM text.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Let clients speak without TLS elsewhere than on the loopback. Whoever is on the way then reads tokens and data.
+    #[arg(long)]
+    pub(crate) allow_plain_http: bool,
+    /// An origin (`https://app.example`) whose pages may send requests from a browser. May be given several times.
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) cors_origin: Vec<String>,
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as `warn,highwater_node=debug`.
     #[arg(long, env = "HIGHWATER_LOG", default_value = "warn", value_name = "FILTER")]
     pub(crate) log: String,

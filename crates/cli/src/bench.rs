@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
-use highwater_client::{Client, Config, Error, Transaction, fetch};
+use highwater_client::{Client, Config, Error, Transaction, fetch_from};
 use serde_json::{Value, json};
 
 use crate::args::BenchArgs;
@@ -51,8 +51,7 @@ impl Seen {
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
-    let config =
-        Config { token: args.cluster.token.clone(), discover: false, ..Config::new([args.cluster.url.as_str()]) };
+    let config = Config { discover: false, ..args.cluster.config()? };
     let mut client = Client::with(config.clone())?;
     client.execute(&args.db, &Transaction::of(format!("DROP TABLE IF EXISTS {TABLE}"), []))?;
     let create = format!("CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY, client INTEGER NOT NULL, value TEXT NOT NULL)");
@@ -60,9 +59,9 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
 
     let mut rows = vec![sqlite_alone(args)?];
     for clients in &args.clients {
-        let before = flushes(args);
+        let before = flushes(args, &config);
         let (seen, took) = measure(args, &config, *clients)?;
-        let after = flushes(args);
+        let after = flushes(args, &config);
         let mut row = figures("highwater", *clients, &seen, took);
         let nodes: BTreeMap<String, u64> = after
             .into_iter()
@@ -181,15 +180,17 @@ fn figures(what: &str, clients: u32, seen: &Seen, took: Duration) -> Value {
 }
 
 /// How many flushes each node has made of the database's log, by the node's address; empty where nodes do not say.
-fn flushes(args: &BenchArgs) -> BTreeMap<String, u64> {
+fn flushes(args: &BenchArgs, config: &Config) -> BTreeMap<String, u64> {
     const LOOK: Duration = Duration::from_secs(2);
-    let status = fetch(&args.cluster.url, "/status", LOOK).ok();
+    let status = fetch_from(config, "/status", LOOK).ok();
     let status: Value = status.and_then(|(_, body)| serde_json::from_slice(&body).ok()).unwrap_or_default();
     let addresses = status["nodes"].as_array().into_iter().flatten().filter_map(|node| node["address"].as_str());
     let counter = format!("highwater_log_flushes_total{{database=\"{}\"}} ", args.db);
+    let scheme = args.cluster.url.split("://").next().unwrap_or_default();
     addresses
         .filter_map(|address| {
-            let (_, body) = fetch(&format!("http://{address}"), "/metrics", LOOK).ok()?;
+            let node = Config { urls: vec![format!("{scheme}://{address}")], ..config.clone() };
+            let (_, body) = fetch_from(&node, "/metrics", LOOK).ok()?;
             let text = String::from_utf8(body).ok()?;
             let count = text.lines().find_map(|line| line.strip_prefix(&counter))?.trim().parse().ok()?;
             Some((address.to_string(), count))

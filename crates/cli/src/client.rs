@@ -3,12 +3,44 @@
 use std::io::Read;
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use serde_json::Value;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::args::ClusterArgs;
+use crate::secret_files;
 
 /// The longest answer that is taken, in bytes; backups go to a file and have no bound.
 const ANSWER_MAX_BYTES: u64 = 1 << 30;
+
+impl ClusterArgs {
+    /// The token to show, if there is one.
+    pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
+        match (&self.token, &self.token_file) {
+            (Some(_), Some(_)) => {
+                bail!("--token and --token-file are both given (or HIGHWATER_TOKEN and HIGHWATER_TOKEN_FILE): give one")
+            }
+            (token, None) => Ok(token.clone()),
+            (None, Some(file)) => {
+                if let Some(warning) = secret_files::exposed(file) {
+                    crate::output::warning(&warning);
+                }
+                Ok(secret_files::tokens(file)?.into_iter().next())
+            }
+        }
+    }
+
+    /// The certificates to trust, as PEM text, if they are not the system's.
+    fn ca(&self) -> anyhow::Result<Option<Vec<u8>>> {
+        self.ca.as_deref().map(|file| secret_files::bytes(file, "the certificate to trust")).transpose()
+    }
+
+    /// The same for the Rust client.
+    pub(crate) fn config(&self) -> anyhow::Result<highwater_client::Config> {
+        let (token, ca) = (self.token()?, self.ca()?);
+        Ok(highwater_client::Config { token, ca, ..highwater_client::Config::new([self.url.as_str()]) })
+    }
+}
 
 /// A node of a cluster.
 #[derive(Clone)]
@@ -29,6 +61,12 @@ pub(crate) enum ClientError {
         /// The node.
         url: String,
         /// What happened.
+        reason: String,
+    },
+    /// Only one side speaks TLS, or this one does not trust the other. Nothing of the request was sent.
+    #[error("{reason}")]
+    Tls {
+        /// What to do.
         reason: String,
     },
     /// The server's own error.
@@ -61,7 +99,7 @@ impl ClientError {
         match self {
             ClientError::NoAnswer { .. } => true,
             ClientError::Refused { status, .. } => matches!(status, 503 | 504),
-            ClientError::NotHighwater { .. } => false,
+            ClientError::Tls { .. } | ClientError::NotHighwater { .. } => false,
         }
     }
 
@@ -73,6 +111,8 @@ impl ClientError {
                 "code": code, "message": message, "outcome": if *unknown { "unknown" } else { "failed" }}}),
             ClientError::NoAnswer { .. } => serde_json::json!({"error": {
                 "code": "NO_ANSWER", "message": self.to_string(), "outcome": "unknown"}}),
+            ClientError::Tls { reason } => serde_json::json!({"error": {
+                "code": "TLS_FAILED", "message": reason, "outcome": "failed"}}),
             ClientError::NotHighwater { .. } => serde_json::json!({"error": {
                 "code": "NOT_HIGHWATER", "message": self.to_string(), "outcome": "unknown"}}),
         }
@@ -88,14 +128,27 @@ pub(crate) struct Answer {
 impl Client {
     pub(crate) fn new(cluster: &ClusterArgs) -> anyhow::Result<Client> {
         let base = cluster.url.trim_end_matches('/').to_string();
-        if !base.starts_with("http://") {
-            anyhow::bail!("--url must have the form http://HOST:PORT; found {:?}", cluster.url);
+        let authority = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://")).unwrap_or_default();
+        if authority.is_empty() {
+            bail!("--url must have the form http://HOST:PORT or https://HOST:PORT; found {:?}", cluster.url);
         }
-        let config = ureq::Agent::config_builder()
+        let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_connect(Some(Duration::from_secs(5)))
-            .build();
-        Ok(Client { agent: config.into(), base, token: cluster.token.clone() })
+            // Followed, a redirection could lead away from TLS; no node answers with one.
+            .max_redirects(0)
+            .timeout_connect(Some(Duration::from_secs(5)));
+        if base.starts_with("https://") {
+            let ca = cluster.ca()?;
+            let from = cluster.ca.as_ref().map_or("the system".into(), |file| file.display().to_string());
+            let roots = highwater_client::roots(ca.as_deref()).with_context(|| format!("trusting {from}"))?;
+            let roots: Vec<Certificate<'static>> =
+                roots.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+            let tls = TlsConfig::builder()
+                .root_certs(RootCerts::new_with_certs(&roots))
+                .unversioned_rustls_crypto_provider(std::sync::Arc::new(rustls::crypto::ring::default_provider()));
+            config = config.tls_config(tls.build());
+        }
+        Ok(Client { agent: config.build().into(), base, token: cluster.token()? })
     }
 
     /// Where it is.
@@ -103,8 +156,16 @@ impl Client {
         &self.base
     }
 
-    fn no_answer(&self, error: impl std::fmt::Display) -> ClientError {
-        ClientError::NoAnswer { url: self.base.clone(), reason: error.to_string() }
+    fn no_answer(&self, error: ureq::Error) -> ClientError {
+        let tls = match (&error, self.base.strip_prefix("https://")) {
+            (ureq::Error::Io(error), Some(authority)) => highwater_client::explain(authority, error),
+            (ureq::Error::Tls(_) | ureq::Error::Rustls(_), _) => Some(format!("{}: {error}", self.base)),
+            _ => None,
+        };
+        match tls {
+            Some(reason) => ClientError::Tls { reason },
+            None => ClientError::NoAnswer { url: self.base.clone(), reason: error.to_string() },
+        }
     }
 
     fn bearer(&self) -> Option<String> {

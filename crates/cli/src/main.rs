@@ -15,9 +15,14 @@ mod model;
 mod net;
 mod node_adopt;
 mod output;
+mod process;
+mod reload;
+mod secret_files;
 mod seeds;
 mod serve;
+mod serve_config;
 mod sim;
+mod sources;
 mod sql;
 mod status;
 mod verify;
@@ -31,6 +36,8 @@ use args::{Cli, Command, LogCommand, NodeCommand};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // A library that is left to choose finds one; whatever else may have been linked in.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let result = match &cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Dev(args) => dev::run(args),
@@ -44,6 +51,7 @@ fn main() -> ExitCode {
         Command::Log(LogCommand::Dump(args)) => log_dump::run(args),
         Command::Log(LogCommand::Replay(args)) => log_replay::run(args),
         Command::Node(NodeCommand::Adopt(args)) => node_adopt::run(args),
+        Command::Secret => secret(),
     };
     match result {
         Ok(code) => code,
@@ -53,4 +61,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a new cluster secret.
+fn secret() -> anyhow::Result<ExitCode> {
+    let secret = highwater_node::Secret::generate();
+    output::line(&secret.map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?);
+    Ok(ExitCode::SUCCESS)
 }

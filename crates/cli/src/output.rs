@@ -12,6 +12,11 @@ pub(crate) fn line(text: &str) {
     }
 }
 
+/// Writes a warning to standard error, if there is one.
+pub(crate) fn warning(text: &str) {
+    let _ = writeln!(std::io::stderr(), "warning: {text}");
+}
+
 /// Prints the one JSON document of a command.
 pub(crate) fn document(value: &Value) {
     line(&serde_json::to_string_pretty(value).expect("a document is made of strings, numbers and lists"));

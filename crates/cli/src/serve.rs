@@ -1,130 +1,46 @@
-//! `highwater serve`: configuration, start, the ready line, and an orderly end.
+//! `highwater serve`: start, the ready line, and an orderly end.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use highwater_http::{Server, ServerConfig, Tokens};
-use highwater_node::{Config, Node, Secret, Secrets};
-use highwater_wire::{CommitRule, NodeId};
-use serde::Deserialize;
+use highwater_http::Server;
+use highwater_node::Node;
+use highwater_wire::NodeId;
 
 use crate::args::ServeArgs;
 use crate::output::line;
+use crate::process;
+use crate::reload::Reload;
+use crate::serve_config::{Configured, TOKENS_WITHOUT_SECRET};
 
 /// How long a node that is told to stop waits for another one to lead in its place.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(2);
 
-/// The configuration file. What is also given on the command line wins; tokens add up.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    /// The data folder.
-    data: Option<PathBuf>,
-    /// The address to listen on.
-    listen: Option<SocketAddr>,
-    /// Where clients and other nodes reach this node, if that is another address than it listens on.
-    advertise: Option<String>,
-    /// All nodes of the cluster with their addresses: `1 = "HOST:PORT"`.
-    #[serde(default)]
-    peers: std::collections::BTreeMap<String, String>,
-    /// The node's id.
-    id: Option<u32>,
-    #[serde(default)]
-    tokens: Vec<String>,
-    #[serde(default)]
-    read_tokens: Vec<String>,
-    cluster_secret: Option<String>,
-    /// Databases to create when the cluster is formed, with their commit rules: `main = "quorum:1"`.
-    #[serde(default)]
-    databases: std::collections::BTreeMap<String, String>,
-}
+/// How long a node that ends waits for its own parts.
+const STOP_WAIT: Duration = Duration::from_secs(5);
 
-impl File {
-    fn load(path: &Path) -> anyhow::Result<File> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("{} is not a configuration", path.display()))
-    }
-}
-
-fn commit_rule(text: &str) -> anyhow::Result<CommitRule> {
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
-    match text.split_once(':') {
-        Some(("quorum", q)) if number(q).is_some() => Ok(CommitRule::Quorum { q: number(q).unwrap_or(1) }),
-        Some(("isr", min)) if number(min).is_some() => Ok(CommitRule::Isr { min: number(min).unwrap_or(1) }),
-        _ => bail!("a commit rule is quorum:NUMBER or isr:NUMBER; found {text:?}"),
-    }
-}
+/// How long the process waits, at its very end, for threads that still run a client's statement.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
-    let file = args.config.as_deref().map(File::load).transpose()?.unwrap_or_default();
+    process::keep_files_private();
     start_log(&args.log)?;
-    let listen = args.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
-    let data = args.data.clone().or(file.data).unwrap_or_else(|| PathBuf::from("highwater-data"));
-    let tokens = Tokens::new(
-        nonempty([args.token.clone(), file.tokens].concat(), "--token")?,
-        nonempty([args.read_token.clone(), file.read_tokens].concat(), "--read-token")?,
-    );
-    let secret = args.cluster_secret.clone().or(file.cluster_secret);
-    let secret = secret.map(|text| Secret::parse(&text)).transpose()?;
-    let server = ServerConfig { tokens, has_cluster_secret: secret.is_some(), ..ServerConfig::new(listen) };
-    let mut node = Config { node: args.id.or(file.id).map(NodeId), ..Config::single(&data) };
-    node.secrets = secret.map(Secrets::one);
-    let listed = args.peers.iter().map(|peer| peer.split_once('=').with_context(|| not_a_peer(peer)));
-    node.peers = match args.peers.is_empty() {
-        false => peers(listed.collect::<anyhow::Result<Vec<_>>>()?)?,
-        true => peers(file.peers.iter().map(|(id, address)| (id.as_str(), address.as_str())).collect())?,
-    };
-    if node.peers.len() > 1 {
-        let majority = node.peers.len() as u32 / 2 + 1;
-        node.databases = vec![("main".to_string(), CommitRule::Quorum { q: majority })];
-    }
-    if !file.databases.is_empty() {
-        node.databases = file
-            .databases
-            .iter()
-            .map(|(name, rule)| Ok((name.clone(), commit_rule(rule)?)))
-            .collect::<anyhow::Result<_>>()?;
-    }
+    process::raise_open_files();
+    let configured = Configured::of(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(1024)
         .build()
         .context("the runtime cannot be started")?;
-    runtime.block_on(serve(node, server, args.advertise.clone().or(file.advertise)))
-}
-
-fn not_a_peer(found: &str) -> String {
-    format!("a peer is ID=HOST:PORT, as in 2=127.0.0.1:8081; found {found:?}")
-}
-
-fn peers(listed: Vec<(&str, &str)>) -> anyhow::Result<std::collections::BTreeMap<NodeId, String>> {
-    let mut peers = std::collections::BTreeMap::new();
-    for (id, address) in listed {
-        let wrong = || not_a_peer(&format!("{id}={address}"));
-        let id = NodeId(id.trim().parse().with_context(wrong)?);
-        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        port.with_context(wrong)?;
-        if peers.insert(id, address.to_string()).is_some() {
-            bail!("node {id} is named twice among the peers");
-        }
-    }
-    if peers.len() == 2 {
-        tracing::warn!("a cluster of two nodes stops writing when either is lost; three survive the loss of one");
-    }
-    Ok(peers)
-}
-
-fn nonempty(tokens: Vec<String>, option: &str) -> anyhow::Result<Vec<String>> {
-    if tokens.iter().any(|token| token.trim().is_empty()) {
-        bail!("an empty {option} would let everybody in");
-    }
-    Ok(tokens)
+    let ended = runtime.block_on(serve(configured));
+    // Not dropped: that would wait for a statement that does not stop, for as long as it runs. A log that is not closed is what a start is made for.
+    runtime.shutdown_timeout(LAST_WAIT);
+    ended
 }
 
 fn start_log(filter: &str) -> anyhow::Result<()> {
@@ -136,7 +52,11 @@ fn start_log(filter: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve(mut config: Config, server: ServerConfig, address: Option<String>) -> anyhow::Result<ExitCode> {
+async fn serve(configured: Configured) -> anyhow::Result<ExitCode> {
+    let Configured { node: mut config, server, advertise: address, reload } = configured;
+    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    let open_to_strangers = reload.has_tokens() && reload.secrets.is_none();
+    keep_up(reload)?;
     // The address first: one that is taken, or that may not be listened on, is noticed before the data is touched.
     let server = Server::bind(server).await?;
     let bound = server.address();
@@ -154,10 +74,15 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
         return Ok(ExitCode::SUCCESS);
     };
     let node = Arc::new(node);
+    if open_to_strangers && node.has_peers() {
+        // The folder remembers peers that the configuration does not name.
+        stop_node(node).await?;
+        bail!(TOKENS_WITHOUT_SECRET);
+    }
     tokio::spawn(stop_on_failure(node.clone(), stop.clone()));
     let (ending, ended) = tokio::sync::watch::channel(false);
     tokio::spawn(hand_over(node.clone(), stopped.clone(), ending));
-    tokio::spawn(announce(node.clone(), bound, databases, folder));
+    tokio::spawn(announce(node.clone(), format!("{scheme}://{bound}"), databases, folder));
     let mut stopping = ended;
     let told = async move {
         // An error means that the sender is gone, and with it everything.
@@ -165,11 +90,35 @@ async fn serve(mut config: Config, server: ServerConfig, address: Option<String>
     };
     server.run(node.clone(), told).await;
     let failed = node.failed().map(str::to_string);
-    tokio::task::spawn_blocking(move || node.stop()).await.context("stopping the node failed")?;
+    stop_node(node).await?;
     match failed {
         Some(reason) => bail!("the node stopped by itself: {reason}"),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Stops a node, but does not wait for ever for a statement that does not stop. What is then left undone is what a start does after a crash.
+async fn stop_node(node: Arc<Node>) -> anyhow::Result<()> {
+    let stopping = tokio::task::spawn_blocking(move || node.stop());
+    match tokio::time::timeout(STOP_WAIT, stopping).await {
+        Ok(stopped) => stopped.context("stopping the node failed"),
+        Err(_) => {
+            tracing::warn!("the node did not stop within {} s; the process ends as it is", STOP_WAIT.as_secs());
+            Ok(())
+        }
+    }
+}
+
+/// Has tokens, secrets and the certificate read again when their files change, and on SIGHUP. Without such files SIGHUP ends the process, as it is used to.
+fn keep_up(reload: Reload) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    if !reload.has_files() {
+        return Ok(());
+    }
+    let mut signals = signal(SignalKind::hangup()).context("signals cannot be waited for")?;
+    let (tell, told) = std::sync::mpsc::channel();
+    tokio::spawn(async move { while signals.recv().await.is_some() && tell.send(()).is_ok() {} });
+    reload.keep_up(told).context("no thread to look at the files of tokens and secrets")
 }
 
 /// A new cluster's node waits until all others have said who they are.
@@ -199,7 +148,7 @@ async fn hand_over(
 }
 
 /// Says once that it is ready, on standard output.
-async fn announce(node: Arc<Node>, address: SocketAddr, databases: Vec<String>, folder: PathBuf) {
+async fn announce(node: Arc<Node>, url: String, databases: Vec<String>, folder: PathBuf) {
     let mut said = None;
     loop {
         match highwater_http::not_ready(&node).await {
@@ -217,11 +166,7 @@ async fn announce(node: Arc<Node>, address: SocketAddr, databases: Vec<String>, 
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let names = databases.join(", ");
-    line(&format!(
-        "highwater is ready at http://{address} (node {}, database {names}, data in {})",
-        node.id(),
-        folder.display()
-    ));
+    line(&format!("highwater is ready at {url} (node {}, database {names}, data in {})", node.id(), folder.display()));
 }
 
 /// SIGTERM and SIGINT end the node in good order.
@@ -248,29 +193,4 @@ async fn stop_on_failure(node: Arc<Node>, stop: Arc<tokio::sync::watch::Sender<b
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let _ = stop.send(true);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_configuration_file_is_read_and_unknown_keys_are_refused() {
-        let file: File = toml::from_str(
-            "data = \"/d\"\nlisten = \"127.0.0.1:1\"\nid = 3\npeers = { 3 = \"h:1\" }\ntokens = [\"a\"]\n[databases]\nshop = \"quorum:1\"\n",
-        )
-        .expect("a configuration");
-        assert_eq!((file.id, file.tokens.len()), (Some(3), 1));
-        assert_eq!(commit_rule(&file.databases["shop"]).ok(), Some(CommitRule::Quorum { q: 1 }));
-        let error = toml::from_str::<File>("lisen = \"x\"").expect_err("a misspelt key").to_string();
-        assert!(error.contains("lisen"), "{error}");
-    }
-
-    #[test]
-    fn commit_rules_are_read_as_they_are_written() {
-        assert_eq!(commit_rule("isr:2").ok(), Some(CommitRule::Isr { min: 2 }));
-        for wrong in ["quorum", "quorum:0", "isr:x", "leader:1", ""] {
-            assert!(commit_rule(wrong).is_err(), "{wrong}");
-        }
-    }
 }

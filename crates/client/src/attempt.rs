@@ -31,6 +31,9 @@ impl Attempt {
     pub(crate) fn of(exchanged: Result<Response, Broken>, url: &str) -> Attempt {
         let response = match exchanged {
             Ok(response) => response,
+            Err(Broken { sent: false, tls: true, reason, .. }) => {
+                return Attempt::Failed(Failed::own("TLS_FAILED", reason, true));
+            }
             Err(Broken { sent: false, reason, .. }) => {
                 return Attempt::Failed(Failed::own("UNREACHABLE", format!("{url}: {reason}"), true));
             }

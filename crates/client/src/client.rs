@@ -51,7 +51,7 @@ struct Call<'a> {
 }
 
 impl Client {
-    /// A client of the cluster that these nodes (`http://HOST:PORT`) belong to, with the defaults of [`Config::new`]. Nothing is sent yet.
+    /// A client of the cluster that these nodes (`http://HOST:PORT` or `https://HOST:PORT`) belong to, with the defaults of [`Config::new`]. Nothing is sent yet.
     ///
     /// # Errors
     ///
@@ -64,9 +64,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Failed`] with `URL_INVALID` or `TOKEN_INVALID`.
+    /// [`Error::Failed`] with `URL_INVALID`, `TOKEN_INVALID` or `CA_INVALID`.
     pub fn with(config: Config) -> Result<Client, Error> {
-        let nodes = Nodes::new(&config.urls, config.token.clone(), config.connect)?;
+        let nodes = Nodes::new(&config)?;
         Ok(Client { config, nodes, known: BTreeMap::new(), random: random_u64() })
     }
 
@@ -168,6 +168,8 @@ impl Client {
         let first = node;
         let mut attempts = 0;
         let mut overloaded = false;
+        // How many nodes in a row could not be spoken to under TLS.
+        let mut strangers = 0;
         let doubt = (self.config.discover && (call.reads || call.key.is_some())).then_some(call.database);
         loop {
             attempts += 1;
@@ -180,7 +182,7 @@ impl Client {
             if call.reads {
                 attempt = attempt.of_a_read();
             }
-            let failed = match attempt {
+            let mut failed = match attempt {
                 Attempt::Done { results, position } => {
                     self.found(call.database, node, node == first);
                     return Ok(Answer { results, position, url, attempts, sent });
@@ -203,6 +205,9 @@ impl Client {
                 }
             };
             overloaded |= failed.code == "OVERLOADED";
+            strangers = if failed.code == "TLS_FAILED" { strangers + 1 } else { 0 };
+            // One node with a wrong certificate is passed over; what no node agrees to will not pass.
+            failed.retryable &= strangers < self.nodes.count();
             let mut pause = Duration::ZERO;
             if (attempts as usize).is_multiple_of(self.nodes.count()) {
                 pause = pauses.next(overloaded);

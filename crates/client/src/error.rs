@@ -32,7 +32,7 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct Failed {
-    /// For programs: the server's code, or `URL_INVALID`, `UNREACHABLE`, `NOT_HIGHWATER`, `NO_ANSWER` (a read alone) of the client's own.
+    /// For programs: the server's code, or `URL_INVALID`, `CA_INVALID`, `TLS_FAILED`, `UNREACHABLE`, `NOT_HIGHWATER`, `NO_ANSWER` (a read alone) of the client's own.
     pub code: String,
     /// For people.
     pub message: String,

@@ -2,9 +2,15 @@
 //!
 //! What matters to the caller of a request that must not be done twice is whether it can have arrived: [`Broken::sent`] is false only if not a byte of it left.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+
+use crate::stream::Stream;
+use crate::tls;
 
 /// The longest head of an answer, in bytes.
 const HEAD_MAX_BYTES: usize = 64 << 10;
@@ -22,6 +28,8 @@ pub(crate) struct Broken {
     pub(crate) sent: bool,
     /// Whether it was the time that ran out.
     pub(crate) timed_out: bool,
+    /// Whether the two ends do not agree about TLS: trying again will not help.
+    pub(crate) tls: bool,
     /// What happened.
     pub(crate) reason: String,
     /// Which node to ask instead, if one is known.
@@ -37,11 +45,10 @@ pub(crate) struct Response {
 
 /// A connection between two requests.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     /// Bytes read and not used yet.
     buffer: Vec<u8>,
     used: Instant,
-    read_timeout: Option<Duration>,
 }
 
 /// What the head of an answer says about its body.
@@ -60,21 +67,32 @@ enum Length {
 }
 
 impl Connection {
-    /// Connects to `HOST:PORT`. The error says that nothing was sent.
-    pub(crate) fn open(authority: &str, timeout: Duration) -> Result<Connection, Broken> {
+    /// Connects to `HOST:PORT`, under TLS if that is configured; `timeout` is for all of it. The error says that nothing was sent.
+    pub(crate) fn open(
+        authority: &str,
+        tls: Option<&Arc<ClientConfig>>,
+        timeout: Duration,
+    ) -> Result<Connection, Broken> {
+        let until = Instant::now() + timeout;
         let unsent = |error: std::io::Error| Broken {
             sent: false,
-            timed_out: error.kind() == ErrorKind::TimedOut,
-            reason: format!("{authority} cannot be connected to: {error}"),
+            timed_out: timed_out(&error),
+            tls: tls::explain(authority, &error).is_some(),
+            reason: tls::explain(authority, &error)
+                .unwrap_or_else(|| format!("{authority} cannot be connected to: {error}")),
             instead: None,
         };
         let addresses: Vec<SocketAddr> = authority.to_socket_addrs().map_err(unsent)?.collect();
         let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, timeout) {
-                Ok(stream) => {
-                    stream.set_nodelay(true).map_err(unsent)?;
-                    return Ok(Connection { stream, buffer: Vec::new(), used: Instant::now(), read_timeout: None });
+                Ok(socket) => {
+                    socket.set_nodelay(true).map_err(unsent)?;
+                    let stream = match tls {
+                        Some(config) => Stream::secure(socket, config, authority, until).map_err(unsent)?,
+                        None => Stream::plain(socket),
+                    };
+                    return Ok(Connection { stream, buffer: Vec::new(), used: Instant::now() });
                 }
                 Err(error) => last = error,
             }
@@ -83,30 +101,23 @@ impl Connection {
     }
 
     /// Whether it still seems good for another request.
-    pub(crate) fn is_usable(&self) -> bool {
-        if self.used.elapsed() < IDLE_UNQUESTIONED {
-            return true;
-        }
-        // Between two requests a server has nothing to say: anything that can be read is the end.
-        let looked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0; 1]));
-        let quiet = matches!(looked, Err(error) if error.kind() == ErrorKind::WouldBlock);
-        quiet && self.stream.set_nonblocking(false).is_ok()
+    pub(crate) fn is_usable(&mut self) -> bool {
+        self.used.elapsed() < IDLE_UNQUESTIONED || self.stream.is_quiet()
     }
 
     /// Sends a request.
     pub(crate) fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), Broken> {
         assert!(self.buffer.is_empty(), "a connection is used again only after a whole answer");
         let mut rest = request;
+        let before = self.stream.written();
         while !rest.is_empty() {
-            let written = self.remaining(deadline).and_then(|left| {
-                self.stream.set_write_timeout(Some(left))?;
-                self.stream.write(rest)
-            });
-            match written {
-                Ok(0) => return Err(broken(rest.len() < request.len(), "the connection takes no more bytes".into())),
+            match self.stream.write(rest, deadline) {
+                Ok(0) => {
+                    return Err(broken(self.stream.written() > before, "the connection takes no more bytes".into()));
+                }
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(at(rest.len() < request.len(), &error)),
+                Err(error) => return Err(at(self.stream.written() > before, &error)),
             }
         }
         Ok(())
@@ -159,7 +170,8 @@ impl Connection {
                 }
             },
         };
-        let reusable = !head.close && head.length != Length::UntilClosed && self.buffer.is_empty();
+        let whole = self.buffer.is_empty() && !self.stream.holds_bytes();
+        let reusable = !head.close && head.length != Length::UntilClosed && whole;
         Ok((Response { status: head.status, body }, reusable))
     }
 
@@ -209,45 +221,28 @@ impl Connection {
     }
 
     fn more(&mut self, deadline: Instant) -> std::io::Result<()> {
-        let left = self.remaining(deadline)?;
-        // Setting it costs a system call, and a little later does no harm.
-        if self.read_timeout.is_none_or(|set| set > left || set + Duration::from_millis(50) < left) {
-            self.stream.set_read_timeout(Some(left))?;
-            self.read_timeout = Some(left);
-        }
         let mut bytes = [0; 16 << 10];
-        loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => {
-                    return Err(std::io::Error::new(
-                        ErrorKind::UnexpectedEof,
-                        "the connection was closed before the answer was whole",
-                    ));
-                }
-                Ok(count) => {
-                    self.buffer.extend_from_slice(&bytes[..count]);
-                    return Ok(());
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        match self.stream.read(&mut bytes, deadline)? {
+            0 => Err(std::io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "the connection was closed before the answer was whole",
+            )),
+            count => {
+                self.buffer.extend_from_slice(&bytes[..count]);
+                Ok(())
             }
         }
-    }
-
-    fn remaining(&self, deadline: Instant) -> std::io::Result<Duration> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
 }
 
 fn broken(sent: bool, reason: String) -> Broken {
-    Broken { sent, timed_out: false, reason, instead: None }
+    Broken { sent, timed_out: false, tls: false, reason, instead: None }
 }
 
 fn at(sent: bool, error: &std::io::Error) -> Broken {
     let timed_out = timed_out(error);
     let reason = if timed_out { "no answer in time".into() } else { error.to_string() };
-    Broken { sent, timed_out, reason, instead: None }
+    Broken { sent, timed_out, tls: false, reason, instead: None }
 }
 
 fn timed_out(error: &std::io::Error) -> bool {
@@ -295,6 +290,7 @@ fn read_head(bytes: &[u8]) -> std::io::Result<Head> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     fn answered(bytes: &'static [u8]) -> Result<(Response, bool), Broken> {
@@ -306,7 +302,7 @@ mod tests {
             stream.read_exact(&mut request).expect("the request");
             stream.write_all(bytes).expect("an answer");
         });
-        let mut connection = Connection::open(&authority, Duration::from_secs(5)).expect("a connection");
+        let mut connection = Connection::open(&authority, None, Duration::from_secs(5)).expect("a connection");
         let deadline = Instant::now() + Duration::from_secs(30);
         let answer = connection.send(b"ping", deadline).and_then(|()| connection.receive(deadline));
         server.join().expect("the server ends");
@@ -351,7 +347,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let authority = listener.local_addr().expect("an address").to_string();
         drop(listener);
-        let broken = Connection::open(&authority, Duration::from_secs(5)).err().expect("nobody listens");
+        let broken = Connection::open(&authority, None, Duration::from_secs(5)).err().expect("nobody listens");
         assert!(!broken.sent, "{broken:?}");
     }
 }

@@ -27,6 +27,8 @@
 //! # Ok::<(), highwater_client::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod answer;
 mod attempt;
 mod client;
@@ -35,6 +37,8 @@ mod error;
 mod http;
 mod nodes;
 mod pause;
+mod stream;
+mod tls;
 mod transaction;
 
 pub use answer::{Answer, ResultSet};
@@ -42,7 +46,8 @@ pub use client::Client;
 pub use config::Config;
 pub use error::{Error, Failed};
 pub use highwater_wire::Position;
-pub use nodes::fetch;
+pub use nodes::{fetch, fetch_from};
+pub use tls::{explain, roots};
 pub use transaction::{Freshness, Statement, Transaction};
 
 #[cfg(test)]

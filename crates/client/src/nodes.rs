@@ -1,11 +1,15 @@
 //! The nodes that are known, each with the connection that is kept to it, and what they say of each other.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use serde_json::Value;
 
+use crate::config::Config;
 use crate::error::Failed;
 use crate::http::{Broken, Connection, Response};
+use crate::tls;
 
 /// How long asking for the leader may take: it is an improvement, never a condition.
 pub(crate) const LEARN: Duration = Duration::from_millis(250);
@@ -19,40 +23,41 @@ struct Link {
     connection: Option<Connection>,
 }
 
-/// The nodes, by the order in which they became known.
+/// The nodes, by the order in which they became known. All speak TLS, or none.
 pub(crate) struct Nodes {
     links: Vec<Link>,
     token: Option<String>,
     connect: Duration,
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Nodes {
-    /// The nodes at these URLs.
-    pub(crate) fn new(urls: &[String], token: Option<String>, connect: Duration) -> Result<Nodes, Failed> {
+    /// The nodes that the configuration names, to be spoken to as it says.
+    pub(crate) fn new(config: &Config) -> Result<Nodes, Failed> {
         let mut links: Vec<Link> = Vec::new();
-        for url in urls {
-            let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-            match authority {
-                Some(authority) if !authority.is_empty() && !authority.contains(['/', '?', '@', ' ', '\r', '\n']) => {
-                    let authority =
-                        if authority.contains(':') { authority.to_string() } else { format!("{authority}:80") };
-                    if links.iter().all(|link| link.authority != authority) {
-                        links.push(Link { authority, connection: None });
-                    }
-                }
-                _ => {
-                    let message = format!("a node's URL has the form http://HOST:PORT; found {url:?}");
-                    return Err(Failed::own("URL_INVALID", message, false));
-                }
+        let mut scheme = None;
+        for url in &config.urls {
+            let Some((secure, authority)) = parse(url) else {
+                let message = format!("a node's URL has the form http://HOST:PORT or https://HOST:PORT; found {url:?}");
+                return Err(Failed::own("URL_INVALID", message, false));
+            };
+            // A token that is meant for a node under TLS must not leave without it.
+            if *scheme.get_or_insert(secure) != secure {
+                let message = "the URLs of a cluster's nodes all begin with http:// or all with https://; found both";
+                return Err(Failed::own("URL_INVALID", message, false));
+            }
+            if links.iter().all(|link| link.authority != authority) {
+                links.push(Link { authority, connection: None });
             }
         }
-        if links.is_empty() {
+        let Some(secure) = scheme else {
             return Err(Failed::own("URL_INVALID", "a client needs the URL of at least one node; found none", false));
-        }
-        if token.as_ref().is_some_and(|token| token.contains(['\r', '\n'])) {
+        };
+        if config.token.as_ref().is_some_and(|token| token.contains(['\r', '\n'])) {
             return Err(Failed::own("TOKEN_INVALID", "a token is one line", false));
         }
-        Ok(Nodes { links, token, connect })
+        let tls = secure.then(|| tls::configuration(config.ca.as_deref())).transpose()?;
+        Ok(Nodes { links, token: config.token.clone(), connect: config.connect, tls })
     }
 
     /// How many there are; at least one.
@@ -62,7 +67,7 @@ impl Nodes {
 
     /// One's URL.
     pub(crate) fn url(&self, node: usize) -> String {
-        format!("http://{}", self.links[node].authority)
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.links[node].authority)
     }
 
     fn index(&self, authority: &str) -> Option<usize> {
@@ -98,11 +103,13 @@ impl Nodes {
         let mut request = head.into_bytes();
         request.extend_from_slice(body.unwrap_or_default());
 
-        let mut connection = match link.connection.take().filter(Connection::is_usable) {
+        let kept = link.connection.take().and_then(|mut kept| kept.is_usable().then_some(kept));
+        let mut connection = match kept {
             Some(connection) => connection,
             None => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                Connection::open(&link.authority, self.connect.min(left).max(Duration::from_millis(1)))?
+                let timeout = self.connect.min(left).max(Duration::from_millis(1));
+                Connection::open(&link.authority, self.tls.as_ref(), timeout)?
             }
         };
         connection.send(&request, deadline)?;
@@ -110,7 +117,7 @@ impl Nodes {
             while !connection.begins(deadline.min(Instant::now() + DOUBT))? && Instant::now() < deadline {
                 if let Some(leader) = self.led_by_another(node, database, deadline) {
                     let reason = format!("no answer, and {} leads by now", self.url(leader));
-                    return Err(Broken { sent: true, timed_out: false, reason, instead: Some(leader) });
+                    return Err(Broken { sent: true, timed_out: false, tls: false, reason, instead: Some(leader) });
                 }
             }
         }
@@ -151,17 +158,43 @@ impl Nodes {
     }
 }
 
+/// Whether a URL asks for TLS, and its `HOST:PORT`. `None` if it has another form.
+fn parse(url: &str) -> Option<(bool, String)> {
+    let (secure, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (false, rest),
+        (_, Some(rest)) => (true, rest),
+        _ => return None,
+    };
+    let authority = rest.trim_end_matches('/');
+    if authority.is_empty() || authority.contains(['/', '?', '@', ' ', '\r', '\n']) {
+        return None;
+    }
+    let has_port = authority.contains(':') && !authority.ends_with(']');
+    let port = if secure { 443 } else { 80 };
+    Some((secure, if has_port { authority.to_string() } else { format!("{authority}:{port}") }))
+}
+
 /// One GET at one node, for what lies outside the databases: `/ready`, `/status`, `/metrics`. Returns the HTTP status and the body.
 ///
 /// # Errors
 ///
-/// `URL_INVALID`, or `UNREACHABLE` if there is no answer in time.
+/// As [`fetch_from`].
 pub fn fetch(url: &str, path: &str, timeout: Duration) -> Result<(u16, Vec<u8>), Failed> {
-    let mut nodes = Nodes::new(&[url.to_string()], None, timeout)?;
+    fetch_from(&Config { connect: timeout, ..Config::new([url]) }, path, timeout)
+}
+
+/// The same at the first node of that configuration, with its token and by the certificates that it trusts.
+///
+/// # Errors
+///
+/// `URL_INVALID`, `TOKEN_INVALID` or `CA_INVALID`; `TLS_FAILED` if only one side speaks TLS or the node is not trusted; `UNREACHABLE` if there is no answer in time.
+pub fn fetch_from(config: &Config, path: &str, timeout: Duration) -> Result<(u16, Vec<u8>), Failed> {
+    let mut nodes = Nodes::new(config)?;
     let response = nodes.exchange(0, path, None, None, None, Instant::now() + timeout);
-    response
-        .map(|response| (response.status, response.body))
-        .map_err(|broken| Failed::own("UNREACHABLE", format!("{url}: {}", broken.reason), true))
+    response.map(|response| (response.status, response.body)).map_err(|broken| match broken.tls {
+        true => Failed::own("TLS_FAILED", broken.reason, false),
+        false => Failed::own("UNREACHABLE", format!("{}: {}", nodes.url(0), broken.reason), true),
+    })
 }
 
 #[cfg(test)]
@@ -170,15 +203,27 @@ mod tests {
 
     #[test]
     fn urls_are_checked_before_anything_is_sent() {
-        let nodes = |urls: &[&str]| {
-            let urls: Vec<String> = urls.iter().map(ToString::to_string).collect();
-            Nodes::new(&urls, None, Duration::from_secs(1))
-        };
-        let good = nodes(&["http://a:1", "http://a:1/", "http://b"]).expect("good URLs");
-        assert_eq!((good.count(), good.url(1)), (2, "http://b:80".to_string()));
-        for wrong in [&[][..], &["a:1"], &["https://a:1"], &["http://"], &["http://a:1/db"], &["http://a:1\r\nx: y"]] {
+        let nodes = |urls: &[&str]| Nodes::new(&Config::new(urls.iter().copied()));
+        let good = nodes(&["http://a:1", "http://a:1/", "http://b", "http://[::1]"]).expect("good URLs");
+        assert_eq!((good.count(), good.url(1), good.url(2)), (3, "http://b:80".into(), "http://[::1]:80".into()));
+        for wrong in [
+            &[][..],
+            &["a:1"],
+            &["ftp://a:1"],
+            &["http://"],
+            &["https://"],
+            &["http://a:1/db"],
+            &["http://a:1\r\nx: y"],
+            &["http://a:1", "https://b:1"],
+        ] {
             let error = nodes(wrong).err().expect("wrong URLs");
             assert_eq!((error.code.as_str(), error.retryable), ("URL_INVALID", false), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_url_without_a_port_has_its_schemes() {
+        assert_eq!(parse("https://db.example/"), Some((true, "db.example:443".into())));
+        assert_eq!(parse("http://db.example"), Some((false, "db.example:80".into())));
     }
 }

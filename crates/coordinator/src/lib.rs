@@ -9,6 +9,8 @@
 //!
 //! One procedure, one file, with the rule it follows at its top.
 
+#![forbid(unsafe_code)]
+
 mod announce;
 mod ballot;
 mod change_set;

@@ -9,6 +9,8 @@
 //!
 //! The same seed gives the same inputs. `HIGHWATER_FUZZ_ROUNDS` and `HIGHWATER_FUZZ_SEED` ask for more or others; `cargo xtask fuzz` sets them.
 
+#![forbid(unsafe_code)]
+
 mod damage;
 mod rng;
 

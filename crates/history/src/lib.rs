@@ -32,6 +32,8 @@
 //!
 //! [`Findings::of`] checks the [laws](LAWS); [`Figures::of`] measures. Both are of bounded size, and can be added up over runs.
 
+#![forbid(unsafe_code)]
+
 mod figures;
 mod history;
 mod laws;

@@ -1,6 +1,8 @@
 //! All decisions of one node, pure: its replica of the metadata, the coordinator while it leads that, its database partitions, its registration, and
 //! who gets which message. `node` performs what comes out on real disks, sockets and threads; `sim` performs the same on simulated ones.
 
+#![forbid(unsafe_code)]
+
 mod api;
 mod coordinate;
 mod databases;

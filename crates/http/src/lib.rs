@@ -3,6 +3,8 @@
 //! Every request takes the same way: who asks ([`Tokens`]) and how much of everything it may use ([`Limits`]), before anything of its body is read; then what must be waited for before SQL reads, SQL on a thread that may
 //! block, and what must be waited for before the answer leaves. The last is where nothing uncommitted gets out.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod answer_body;
 mod answers;

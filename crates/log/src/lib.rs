@@ -3,6 +3,8 @@
 //! Where to look: [`Log`] and its procedures, one to a file (`append`, `cut`, `read`, `flush`, `open`); what lies on the disk, byte by byte, in
 //! `docs/log-format.md` and in `frame`, `segment` and [`control`]; what recovery decides in `table`, and what it looks at first in `survey`.
 
+#![forbid(unsafe_code)]
+
 mod append;
 mod cache;
 pub mod control;

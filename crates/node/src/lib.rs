@@ -4,6 +4,8 @@
 //! commands to its state machine. Everything reaches the core through one inbox, and clients' requests come back through tickets. Only what waits for
 //! outcomes on behalf of clients is asynchronous; nothing else here knows tokio.
 
+#![forbid(unsafe_code)]
+
 mod adopt;
 mod ahead;
 mod config;

@@ -2,6 +2,8 @@
 //! simulator reaches it. Pure: the log is reached through [`highwater_log::LogStore`], the state machine by commands that the caller hands on,
 //! clients by tickets.
 
+#![forbid(unsafe_code)]
+
 mod append;
 mod driver;
 mod effect;

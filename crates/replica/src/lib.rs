@@ -29,6 +29,8 @@
 //!
 //! The log's start does not move yet, nothing is ever lost on purpose, and the voters of the self-electing partition are fixed.
 
+#![forbid(unsafe_code)]
+
 mod acknowledge;
 mod appoint;
 mod ask_index;

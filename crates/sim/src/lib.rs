@@ -6,6 +6,8 @@
 //!
 //! The same crate holds named scenarios ([`scenario`]), which tell a short story with every number out of the real step functions.
 
+#![forbid(unsafe_code)]
+
 pub mod clients;
 pub mod facts;
 pub mod faults;

@@ -2,6 +2,8 @@
 //!
 //! Nothing here decides anything. What may be sent when is `replica`'s and `coordinator`'s business; what lies on a disk is `log`'s.
 
+#![forbid(unsafe_code)]
+
 pub mod batch;
 pub mod check;
 pub mod codec;

@@ -2,13 +2,12 @@
 //! behind any number of others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::Violation;
+use crate::metadata::list;
 
 /// What the crates of the workspace depend on, by package name. Crates of the workspace bear their folder's name (`log`, not `highwater-log`).
 #[derive(Debug, Default)]
@@ -127,33 +126,12 @@ pub fn check(graph: &Graph) -> Vec<Violation> {
 }
 
 impl Graph {
-    /// Asks cargo what it resolved for the workspace at `root`.
-    pub fn of_workspace(root: &Path) -> Result<Graph> {
-        let output = Command::new("cargo")
-            .args(["metadata", "--format-version", "1", "--locked"])
-            .current_dir(root)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cannot start `cargo metadata`")?;
-        if !output.status.success() {
-            bail!("`cargo metadata --locked` failed ({})", output.status);
-        }
-        let metadata =
-            serde_json::from_slice(&output.stdout).context("`cargo metadata` answered something that is not JSON")?;
-        Graph::of_metadata(&metadata)
-    }
-
     /// Reads what `cargo metadata --format-version 1` printed.
-    fn of_metadata(metadata: &Value) -> Result<Graph> {
-        let list = |value: &Value, what: &str| {
-            value.as_array().cloned().with_context(|| format!("cargo metadata has no {what}"))
-        };
-        let members: BTreeSet<String> = list(&metadata["workspace_members"], "workspace_members")?
-            .iter()
-            .filter_map(|id| id.as_str().map(str::to_owned))
-            .collect();
+    pub fn of_metadata(metadata: &Value) -> Result<Graph> {
+        let members: BTreeSet<String> =
+            list(metadata, "workspace_members")?.iter().filter_map(|id| id.as_str().map(str::to_owned)).collect();
         let mut names = BTreeMap::new();
-        for package in list(&metadata["packages"], "packages")? {
+        for package in list(metadata, "packages")? {
             let (Some(id), Some(name)) = (package["id"].as_str(), package["name"].as_str()) else {
                 bail!("a package of cargo metadata has no id or no name");
             };
@@ -166,11 +144,11 @@ impl Graph {
         for id in &members {
             graph.members.insert(name_of(&Value::String(id.clone()))?);
         }
-        for node in list(&metadata["resolve"]["nodes"], "resolve.nodes")? {
+        for node in list(&metadata["resolve"], "nodes")? {
             let from = name_of(&node["id"])?;
-            for dep in list(&node["deps"], "deps")? {
+            for dep in list(node, "deps")? {
                 let to = name_of(&dep["pkg"])?;
-                for kind in list(&dep["dep_kinds"], "dep_kinds")? {
+                for kind in list(dep, "dep_kinds")? {
                     match kind["kind"].as_str() {
                         None => graph.product.entry(from.clone()).or_default().insert(to.clone()),
                         Some("dev") => graph.tests.entry(from.clone()).or_default().insert(to.clone()),

@@ -3,6 +3,7 @@
 //! The patterns looked for are put together with `concat!`, so that the rules may be run on their own source.
 
 mod arrows;
+mod manifests;
 mod purity;
 mod tree;
 mod words;
@@ -31,14 +32,17 @@ pub fn violations(root: &Path) -> Result<Vec<Violation>> {
     let sources = tree::read(root)?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))
         .context("ARCHITECTURE.md is missing from the workspace's root")?;
-    let graph = arrows::Graph::of_workspace(root)?;
+    let metadata = crate::metadata::of_workspace(root)?;
+    let graph = arrows::Graph::of_metadata(&metadata)?;
 
     let mut found = arrows::check(&graph);
     for source in &sources {
         found.extend(words::check(source));
         found.extend(purity::check(source));
     }
+    found.extend(manifests::check(&metadata, &sources)?);
     found.extend(tree::crates_have_a_first_word(&sources));
+    found.extend(tree::unsafe_code_is_forbidden(&sources));
     found.extend(tree::architecture_names_every_crate(&sources, &architecture));
     Ok(found)
 }

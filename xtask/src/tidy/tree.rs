@@ -73,6 +73,34 @@ pub fn crates_have_a_first_word(sources: &[Source]) -> Vec<Violation> {
     found
 }
 
+/// Crates that must do what the compiler cannot check, and why. What each such block relies on stands above it.
+const MAY_BE_UNSAFE: [(&str, &str); 3] = [
+    ("crates/cli", "what runs between fork and exec, and mount namespaces for disks that are full"),
+    ("crates/sql", "SQLite's C interface"),
+    ("crates/simsql", "a file system that SQLite's C code calls"),
+];
+
+/// Every crate forbids unsafe code, but for those that are named because they need it.
+pub fn unsafe_code_is_forbidden(sources: &[Source]) -> Vec<Violation> {
+    const FORBIDDEN: &str = "#![forbid(unsafe_code)]";
+    let mut found = Vec::new();
+    for folder in crate_folders(sources) {
+        let may = MAY_BE_UNSAFE.iter().any(|(named, _)| *named == folder);
+        let roots = [format!("{folder}/src/lib.rs"), format!("{folder}/src/main.rs")];
+        for root in sources.iter().filter(|source| roots.contains(&source.path)) {
+            let forbids = root.text.lines().any(|line| line == FORBIDDEN);
+            match (may, forbids) {
+                (false, false) => found.push(format!("{}: begins without {FORBIDDEN}", root.path)),
+                (true, true) => {
+                    found.push(format!("{}: needs no unsafe code: take it off the list of the rule", root.path))
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
 /// ARCHITECTURE.md's code map names every crate, in backticks, by its folder's name.
 pub fn architecture_names_every_crate(sources: &[Source], architecture: &str) -> Vec<Violation> {
     crate_folders(sources)
@@ -108,6 +136,19 @@ mod tests {
 
         let speaking = source("crates/log/src/lib.rs", "//! The log.\n");
         assert!(crates_have_a_first_word(&[manifest, speaking]).is_empty());
+    }
+
+    #[test]
+    fn a_crate_that_does_not_forbid_unsafe_code_is_found() {
+        let crate_of = |folder: &str, text: &str| {
+            [source(&format!("{folder}/Cargo.toml"), ""), source(&format!("{folder}/src/lib.rs"), text)]
+        };
+        let lax = unsafe_code_is_forbidden(&crate_of("crates/log", "//! The log.\n// #![forbid(unsafe_code)]\n"));
+        assert!(lax.len() == 1 && lax[0].starts_with("crates/log/src/lib.rs: "), "{lax:?}");
+        let strict = "//! The log.\n\n#![forbid(unsafe_code)]\n";
+        assert!(unsafe_code_is_forbidden(&crate_of("crates/log", strict)).is_empty());
+        assert!(unsafe_code_is_forbidden(&crate_of("crates/sql", "//! SQL.\n")).is_empty());
+        assert_eq!(unsafe_code_is_forbidden(&crate_of("crates/sql", strict)).len(), 1, "named in vain");
     }
 
     #[test]

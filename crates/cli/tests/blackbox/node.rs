@@ -89,12 +89,22 @@ impl Node {
         self.process.0.wait().expect("the process can be waited for");
     }
 
+    /// Sends the process a signal, by its name as `kill` has it.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let told =
+            Command::new("sh").args(["-c", "kill -$2 \"$1\"", "sh", &pid, name]).status().expect("sh can be started");
+        assert!(told.success(), "the process {pid} can be signalled");
+    }
+
+    /// The process's id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
     /// Asks the process to end, as a supervisor does, and waits until it has.
     pub(crate) fn stop(&mut self) {
-        let pid = self.process.0.id().to_string();
-        let told =
-            Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status().expect("sh can be started");
-        assert!(told.success(), "the process {pid} can be told to end");
+        self.signal("TERM");
         let status = self.process.0.wait().expect("the process can be waited for");
         assert!(status.success(), "a node that is told to end ends well ({status}):\n{}", self.log());
     }

@@ -204,7 +204,7 @@ impl Shared {
             kind = first_bytes(&mut stream, &mut first) => kind,
             () = place.entry.ended() => return,
         };
-        let from = From { address, node: None };
+        let from = From { address, node: self.config.door.tls().map(|_| FromNode(None)) };
         match kind {
             Err(error) => tracing::debug!(from = %address, %error, "a connection ended before it said anything"),
             Ok(Kind::Tls) => self.tls(Begun::new(first, stream), from, place).await,
@@ -297,7 +297,7 @@ impl Shared {
             tracing::warn!(node = proven.node().0, "a node's forwarding connection was turned away: all are in use");
             return;
         };
-        let from = From { node: Some(proven.node()), ..from };
+        let from = From { node: Some(FromNode(Some(proven.node()))), ..from };
         tokio::select! {
             () = self.serve(Begun::new(received, stream), place, from, false) => {}
             () = door.forgotten(&proven) => {}

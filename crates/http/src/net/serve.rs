@@ -12,7 +12,6 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use highwater_wire::NodeId;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -42,8 +41,8 @@ pub(crate) struct Serving {
 #[derive(Clone, Copy)]
 pub(crate) struct From {
     pub(crate) address: SocketAddr,
-    /// A node that has proven who it is.
-    pub(crate) node: Option<NodeId>,
+    /// Whether it is a node that has proven who it is. `None` where no secret is configured: then nobody can, and everybody is believed.
+    pub(crate) node: Option<FromNode>,
 }
 
 /// Serves one connection to its end.
@@ -59,7 +58,9 @@ where
             entry.set(Phase::Busy);
             let under_way = UnderWay(entry.clone());
             request.extensions_mut().insert(ClientAddress(from.address.ip()));
-            request.extensions_mut().insert(FromNode(from.node));
+            if let Some(node) = from.node {
+                request.extensions_mut().insert(node);
+            }
             let mut router = router.clone();
             async move {
                 let request: Request = request.map(Body::new);

@@ -168,8 +168,8 @@ fn nobody_is_listened_to_without_end() {
     let mut proof = MAGIC.to_vec();
     proof.extend(code(&secret("a"), &ONE, DIALS, &[]));
     accepts.received(&mut BytesMut::from(&proof[..]), &mut out).expect("proven so far");
-    let mut endless = BytesMut::from(&out[..52]);
-    endless[50..52].copy_from_slice(&1024u16.to_be_bytes());
+    let mut endless = BytesMut::from(&out[..50]);
+    endless[48..50].copy_from_slice(&1024u16.to_be_bytes());
     endless.extend_from_slice(&[0; 1000]);
     assert!(matches!(accepts.received(&mut endless, &mut Vec::new()), Ok(None)));
     endless.extend_from_slice(&[0; 2000]);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
+use highwater_node::tcp::Door;
 use highwater_node::{Config, Node, Outcome, Status};
 use highwater_sql::{Statement, Transaction, Value};
 use highwater_wire::{CommitRule, NodeId, PartitionId, PeerId};
@@ -200,6 +202,22 @@ impl Cluster {
     }
 }
 
+/// Introduces the node to whoever dialled it, and serves that connection.
+fn let_in(door: &Door, stream: TcpStream) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    stream.set_nonblocking(true).expect("a socket can be set");
+    let introduced = runtime.block_on(async {
+        let mut stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
+        let introducing = door.introduce(&mut stream, BytesMut::new());
+        let (proven, received) = tokio::time::timeout(Door::HELLO_WAIT, introducing).await.ok()?.ok()?;
+        Some((stream.into_std().expect("a socket"), proven, received))
+    });
+    if let Some((stream, proven, received)) = introduced {
+        stream.set_nonblocking(false).expect("a socket can be set");
+        door.enter(stream, None, proven, received);
+    }
+}
+
 fn serve(config: Config, listener: TcpListener) -> Served {
     let prepared = Node::prepare(config).expect("the folder is new");
     let door = prepared.door();
@@ -211,7 +229,8 @@ fn serve(config: Config, listener: TcpListener) -> Served {
             if ends.load(Ordering::Acquire) {
                 return;
             }
-            door.enter(stream);
+            let door = door.clone();
+            std::thread::spawn(move || let_in(&door, stream));
         }
     });
     let pause = Duration::from_millis(10);

@@ -37,7 +37,7 @@ fn positions_are_waited_for_and_truncated_ones_are_told() {
     assert!(matches!(wait(now, PATIENCE), Ok(Outcome::Done(_))));
     let later = highwater_wire::Position { offset: now.offset + 1, ..now };
     assert!(matches!(wait(later, Duration::from_millis(1)), Err(Unavailable::TimedOut { .. })));
-    let other = highwater_wire::Position { epoch: now.epoch.map(|epoch| epoch.next()), ..now };
+    let other = highwater_wire::Position { epoch: now.epoch.and_then(|epoch| epoch.next()), ..now };
     assert!(matches!(wait(other, PATIENCE), Ok(Outcome::Truncated { .. })));
 }
 

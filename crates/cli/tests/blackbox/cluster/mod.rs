@@ -6,6 +6,7 @@ mod lost_folders;
 mod net;
 mod partitions;
 mod paused_leader;
+mod siege;
 mod strangers;
 mod writers;
 
@@ -73,6 +74,8 @@ struct Cluster {
     processes: BTreeMap<u32, Process>,
     addresses: BTreeMap<u32, SocketAddr>,
     arguments: Vec<String>,
+    /// The limit of open files of each node, if it is another than the machine's.
+    open_files: Option<u32>,
     net: Net,
     folder: TempDir,
 }
@@ -80,11 +83,16 @@ struct Cluster {
 impl Cluster {
     /// Starts three nodes with these arguments to `serve` beside their own, and waits until they serve.
     fn start(arguments: &[&str]) -> Cluster {
+        Cluster::start_limited(None, arguments)
+    }
+
+    /// The same, with a limit of open files.
+    fn start_limited(open_files: Option<u32>, arguments: &[&str]) -> Cluster {
         let addresses: BTreeMap<u32, SocketAddr> = IDS.into_iter().map(|id| (id, free_address())).collect();
         let net = Net::new(&addresses, free_address);
         let folder = TempDir::new().expect("a temporary folder");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut cluster = Cluster { processes: BTreeMap::new(), addresses, arguments, net, folder };
+        let mut cluster = Cluster { processes: BTreeMap::new(), addresses, arguments, open_files, net, folder };
         for id in IDS {
             std::fs::create_dir(cluster.folder_of(id)).expect("a folder can be made");
             cluster.start_node(id);
@@ -119,7 +127,14 @@ impl Cluster {
 
     /// The command that is a node.
     fn serve(&self, id: u32) -> Command {
-        let mut command = Command::new(HIGHWATER);
+        let mut command = match self.open_files {
+            None => Command::new(HIGHWATER),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\""), HIGHWATER]);
+                shell
+            }
+        };
         command.args(["serve", "--id", &id.to_string(), "--data"]).arg(self.data(id));
         command.args(["--listen", &self.addresses[&id].to_string(), "--peers", &self.peers(id)]).args(&self.arguments);
         command
