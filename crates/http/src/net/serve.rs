@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -29,6 +31,9 @@ use crate::failure::Failure;
 /// The most bytes of a request's head, and of what is read ahead of a connection.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
+/// How long a connection that is to end waits for a request that may be on its way already.
+const LAST_REQUEST_WAIT: Duration = Duration::from_secs(1);
+
 /// What all connections are served by.
 #[derive(Clone)]
 pub(crate) struct Serving {
@@ -45,15 +50,17 @@ pub(crate) struct From {
     pub(crate) node: Option<FromNode>,
 }
 
-/// Serves one connection to its end.
-pub(crate) async fn serve<S>(stream: S, place: Place, from: From, serving: Serving)
+/// Serves one connection to its end, or until it is `outdated`. Then the request under way is answered. If none is, one that comes within [`LAST_REQUEST_WAIT`] is: it may have
+/// been sent before its sender could know. Its answer says that the connection ends, so that nothing is sent behind it.
+pub(crate) async fn serve<S>(stream: S, place: Place, from: From, serving: Serving, outdated: impl Future<Output = ()>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Serving { router, mut stopping } = serving;
     let entry = place.entry.clone();
+    let last = Arc::new(AtomicBool::new(false));
     let service = service_fn({
-        let entry = entry.clone();
+        let (entry, last) = (entry.clone(), last.clone());
         move |mut request: hyper::Request<Incoming>| {
             entry.set(Phase::Busy);
             let under_way = UnderWay(entry.clone());
@@ -61,13 +68,16 @@ where
             if let Some(node) = from.node {
                 request.extensions_mut().insert(node);
             }
-            let mut router = router.clone();
+            let (mut router, last) = (router.clone(), last.clone());
             async move {
                 let request: Request = request.map(Body::new);
-                let response: Response = match router.call(request).await {
+                let mut response: Response = match router.call(request).await {
                     Ok(response) => response,
                     Err(never) => match never {},
                 };
+                if last.load(Ordering::Acquire) {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 Ok::<_, Infallible>(response.map(|body| Counted { body, _under_way: under_way }))
             }
         }
@@ -76,6 +86,12 @@ where
     let mut connection =
         std::pin::pin!(http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).serve_connection(stream, service));
     let mut told = false;
+    let mut ending = std::pin::pin!(async {
+        outdated.await;
+        last.store(true, Ordering::Release);
+        // sleep: what is on its way gives no sign before it comes; this long it is waited for.
+        tokio::time::sleep(LAST_REQUEST_WAIT).await;
+    });
     loop {
         tokio::select! {
             outcome = connection.as_mut() => {
@@ -90,6 +106,10 @@ where
             }
             // An error means that the server is gone.
             _ = stopping.wait_for(|stop| *stop), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = ending.as_mut(), if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();
             }
