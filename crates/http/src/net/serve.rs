@@ -164,3 +164,69 @@ impl HttpBody for Counted {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::Notify;
+
+    use super::super::table::{Connections, Waits};
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n";
+
+    /// Reads one answer, whose body is `done`.
+    async fn answer(stream: &mut DuplexStream) -> String {
+        let mut text = String::new();
+        while !text.ends_with("done") {
+            let mut chunk = [0; 256];
+            let count = stream.read(&mut chunk).await.expect("a stream in memory");
+            assert_ne!(count, 0, "the connection ended after {text:?}");
+            text.push_str(std::str::from_utf8(&chunk[..count]).expect("text"));
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_outdated_answers_what_was_sent_before_that_could_be_known() {
+        for ends_while_busy in [true, false] {
+            let wait = Duration::from_secs(60);
+            let table = Connections::new(1, Waits { first: wait, head: wait, idle: wait, stall: wait });
+            let place = table.admit(IpAddr::from([127, 0, 0, 1])).expect("room");
+            let (outdated, begun, release) =
+                (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Notify::new()));
+            let (told, held) = (begun.clone(), release.clone());
+            let slow = move || async move {
+                told.notify_one();
+                held.notified().await;
+                "done"
+            };
+            let (_stop, stopping) = watch::channel(false);
+            let serving = Serving { router: Router::new().route("/slow", axum::routing::get(slow)), stopping };
+            let from = From { address: SocketAddr::from(([127, 0, 0, 1], 1)), node: None };
+            let (mut client, stream) = tokio::io::duplex(1 << 16);
+            let ends = outdated.clone();
+            let served = tokio::spawn(serve(stream, place, from, serving, async move { ends.notified().await }));
+            if ends_while_busy {
+                client.write_all(REQUEST).await.expect("it is open");
+                begun.notified().await;
+                outdated.notify_one();
+                // sleep: the connection would have ended by then if it did not wait for its answer.
+                tokio::time::sleep(LAST_REQUEST_WAIT * 3 / 2).await;
+                release.notify_one();
+            } else {
+                outdated.notify_one();
+                // sleep: as before; so late a request may still be on its way.
+                tokio::time::sleep(LAST_REQUEST_WAIT / 2).await;
+                client.write_all(REQUEST).await.expect("it is open");
+                release.notify_one();
+            }
+            let text = answer(&mut client).await;
+            assert!(text.starts_with("HTTP/1.1 200") && text.contains("connection: close"), "{text}");
+            assert_eq!(client.read(&mut [0]).await.expect("a stream in memory"), 0, "it ends with that answer");
+            served.await.expect("it does not panic");
+        }
+    }
+}

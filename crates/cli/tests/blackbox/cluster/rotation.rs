@@ -257,6 +257,7 @@ fn certificates_and_the_secret_rotate_under_load_without_a_failed_request() {
     ));
     let logs: String = IDS.iter().map(|id| format!("node {id}:\n{}\n", cluster.log(*id))).collect();
     assert!(failures.is_empty(), "{} of {total} requests failed:\n{}\n{logs}", failures.len(), failures.join("\n"));
+    assert!(!logs.contains("was replaced"), "no connection between nodes had to be cut off:\n{logs}");
     assert!(spanned >= 6, "{spanned} transactions were open over a turn");
     for address in &addresses {
         let load_of = |authority: &Authority| Connection::try_open_tls(*address, trusting(&authority.pem()));
