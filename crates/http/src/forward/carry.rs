@@ -1,8 +1,11 @@
 //! Connections to other nodes, kept and used again: each proven before a request goes over it, and a bounded number of them to each node.
+//!
+//! Once this node proves itself by another secret, those that were proven before are used for no new request: whoever accepted them may forget the old secret next, and ends them
+//! then, with the request that is under way.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,8 +14,8 @@ use axum::extract::Request;
 use axum::http::Uri;
 use axum::response::Response;
 use bytes::Bytes;
-use highwater_node::Node;
 use highwater_node::tcp::ForwardStream;
+use highwater_node::{Node, Secret};
 use highwater_wire::NodeId;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -30,9 +33,28 @@ const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// Forwards requests.
 pub(crate) struct Forwarder {
-    client: Client<Dial, Body>,
+    node: Arc<Node>,
+    client: Mutex<Kept>,
     places: BTreeMap<NodeId, Arc<Semaphore>>,
     each: usize,
+}
+
+/// The connections that are kept, by what they were proven.
+struct Kept {
+    secret: Option<Secret>,
+    client: Client<Dial, Body>,
+}
+
+impl Kept {
+    fn new(node: &Arc<Node>, secret: Option<Secret>) -> Kept {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            // A request of which nothing was written, because the kept connection that it was given to had just ended, goes over another one. What was sent is never sent again.
+            .retry_canceled_requests(true)
+            .build(Dial(node.clone()));
+        Kept { secret, client }
+    }
 }
 
 /// Why a request brought no answer.
@@ -47,13 +69,18 @@ impl Forwarder {
     /// At most `each` requests are under way to each of the other nodes.
     pub(crate) fn new(node: Arc<Node>, each: usize) -> Forwarder {
         let places = node.others().into_iter().map(|other| (other, Arc::new(Semaphore::new(each)))).collect();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            // A kept connection that the other end closes just now must not turn into a second try of a request that was sent.
-            .retry_canceled_requests(false)
-            .build(Dial(node));
-        Forwarder { client, places, each }
+        let client = Mutex::new(Kept::new(&node, node.proves_by()));
+        Forwarder { node, client, places, each }
+    }
+
+    /// The client whose connections are proven by the present secret. One that is replaced keeps those that have a request under way until it is answered, and no other.
+    fn client(&self) -> Client<Dial, Body> {
+        let present = self.node.proves_by();
+        let mut kept = self.client.lock().expect("no holder of this lock panics");
+        if kept.secret != present {
+            *kept = Kept::new(&self.node, present);
+        }
+        kept.client.clone()
     }
 
     /// Sends a request to that node; its place is taken until the answer's body has gone.
@@ -68,7 +95,7 @@ impl Forwarder {
                 return Err(Refused::Unsent(format!("{most} requests are forwarded to node {node} already, the most")));
             }
         };
-        match self.client.request(request).await {
+        match self.client().request(request).await {
             Ok(response) => Ok(response.map(|body| Body::new(Placed { body, _place: place }))),
             Err(error) if error.is_connect() => {
                 let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
