@@ -155,7 +155,7 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "SQLITE_CONSTRAINT" | "NOT_EMPTY" => StatusCode::CONFLICT,
         "IDEMPOTENCY_MISMATCH" => StatusCode::UNPROCESSABLE_ENTITY,
-        "VALUE_TOO_LARGE" | "STORED_SQL_TOO_LARGE" | "TRANSACTION_TOO_LARGE" | "RESPONSE_TOO_LARGE" => {
+        "VALUE_TOO_LARGE" | "STORED_SQL_TOO_LARGE" | "STATEMENT_TOO_LARGE" | "TRANSACTION_TOO_LARGE" | "RESPONSE_TOO_LARGE" => {
             StatusCode::PAYLOAD_TOO_LARGE
         }
         "SQLITE_FULL" => StatusCode::INSUFFICIENT_STORAGE,
