@@ -102,7 +102,9 @@ pub(crate) fn from_failure(failure: Failure) -> SqlError {
                 let most = memory::REQUEST_MAX_BYTES;
                 return error(
                     "STATEMENT_TOO_LARGE",
-                    format!("the statement needs more than {most} bytes of memory while it runs, the most that one may: ask for fewer or smaller values at a time"),
+                    format!(
+                        "the statement needs more than {most} bytes of memory while it runs, the most that one may: ask for fewer or smaller values at a time"
+                    ),
                 );
             }
             None => {}

@@ -84,17 +84,14 @@ pub(crate) fn install() {
             }
             methods.assume_init()
         };
-        let own = Own {
-            malloc: methods.xMalloc?,
-            free: methods.xFree?,
-            realloc: methods.xRealloc?,
-            size: methods.xSize?,
-        };
+        let own =
+            Own { malloc: methods.xMalloc?, free: methods.xFree?, realloc: methods.xRealloc?, size: methods.xSize? };
         methods.xMalloc = Some(malloc);
         methods.xFree = Some(free);
         methods.xRealloc = Some(realloc);
         // SAFETY: SQLite copies the struct. It refuses if it is in use already.
-        let set = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &mut methods as *mut ffi::sqlite3_mem_methods) };
+        let set =
+            unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MALLOC, &mut methods as *mut ffi::sqlite3_mem_methods) };
         if set != ffi::SQLITE_OK {
             tracing::warn!("SQLite was in use before its memory could be bounded: statements take what they ask for");
             return None;
@@ -241,6 +238,21 @@ pub(crate) fn unrefused<T>(run: impl FnOnce() -> T) -> T {
     }
     let _restore = Restore(PRESENT.with(|present| present.refuses.replace(false)));
     run()
+}
+
+/// Memory of ours that stands for SQLite's, counted as if it were; given back when dropped.
+pub(super) struct Held(isize);
+
+/// Counts so many bytes for the present request. `None` if it does not get them.
+pub(super) fn hold(bytes: usize) -> Option<Held> {
+    let bytes = isize::try_from(bytes).unwrap_or(isize::MAX / 2);
+    take(bytes).then_some(Held(bytes))
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        give_back(self.0);
+    }
 }
 
 /// Why the present request was refused memory, if it was since this was last asked.

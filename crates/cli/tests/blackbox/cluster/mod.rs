@@ -2,6 +2,8 @@
 
 mod adopted;
 mod attacks;
+mod left;
+mod load;
 mod lost_folders;
 #[path = "../../../src/net.rs"]
 mod net;
@@ -9,6 +11,7 @@ mod partitions;
 mod paused_leader;
 mod siege;
 mod strangers;
+mod unread;
 mod writers;
 
 use std::collections::BTreeMap;
@@ -161,9 +164,21 @@ impl Cluster {
 
     /// What a node knows by itself, if it answers.
     fn status(&self, id: u32) -> Option<Value> {
-        let (status, body) =
-            highwater_client::fetch(&self.url(id), "/status?scope=node", Duration::from_secs(2)).ok()?;
-        serde_json::from_slice(&body).ok().filter(|_| status == 200)
+        let bearer = self.bearer();
+        let headers: Vec<(&str, &str)> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
+        let mut connection = Connection::try_open(self.addresses[&id]).ok()?;
+        let response = connection.try_request("GET", "/status?scope=node", &headers, b"").ok()?;
+        (response.status == 200).then(|| response.json())
+    }
+
+    /// The token that the nodes were started with, if they were.
+    fn token(&self) -> Option<String> {
+        let at = self.arguments.iter().position(|argument| argument == "--token")?;
+        self.arguments.get(at + 1).cloned()
+    }
+
+    fn bearer(&self) -> Option<String> {
+        self.token().map(|token| format!("Bearer {token}"))
     }
 
     /// `main` as a node knows it.
@@ -216,7 +231,7 @@ impl Cluster {
 
     /// A statement that writes, once, through one node alone.
     fn write(&self, id: u32, sql: &str) {
-        let config = Config { discover: false, ..Config::new([self.url(id)]) };
+        let config = Config { discover: false, token: self.token(), ..Config::new([self.url(id)]) };
         let mut client = Client::with(config).expect("a client");
         let wrote = client.execute("main", &Transaction::of(sql, []));
         wrote.unwrap_or_else(|error| panic!("node {id}: {sql}: {error}\n{}", self.log(id)));
@@ -257,6 +272,7 @@ impl Cluster {
     fn verify_at(&self, id: u32) {
         let mut command = Command::new(HIGHWATER);
         command.args(["verify", "--json", "--url", &self.url(id)]).stdin(Stdio::null());
+        command.args(self.token().iter().flat_map(|token| ["--token", token]));
         let output = command.output().expect("the binary starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "verify at node {id}: {text} {}", String::from_utf8_lossy(&output.stderr));
