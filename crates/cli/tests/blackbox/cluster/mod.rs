@@ -2,6 +2,7 @@
 
 mod adopted;
 mod attacks;
+mod crowds;
 mod left;
 mod load;
 mod lost_folders;

@@ -18,7 +18,7 @@ const RESIDENT_MAX_MIB: u64 = 640;
 /// Threads of a node at most: for reading, for writing, of backups' blocks, of the node itself.
 const THREADS_MAX: u64 = 256;
 /// How long others are watched under each kind.
-const WATCHED: Duration = Duration::from_secs(4);
+const WATCHED: Duration = Duration::from_secs(3);
 /// A client that takes nothing is ended after 30 s; on a machine that is busy with other things it may be noticed later.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -35,7 +35,7 @@ fn kinds() -> Vec<(&'static str, Vec<u8>)> {
     // A text is stored once and named often: what is answered is many times what was sent.
     let stored = |sql: String, request: serde_json::Value| {
         let store = json!({"type": "store_sql", "sql_id": 1, "sql": sql});
-        let all: Vec<_> = std::iter::once(store).chain(std::iter::repeat_n(request, 200)).collect();
+        let all: Vec<_> = std::iter::once(store).chain(std::iter::repeat_n(request, 100)).collect();
         post("/v2/pipeline", json!({ "requests": all }))
     };
     let run = json!({"type": "execute", "stmt": {"sql_id": 1}});
