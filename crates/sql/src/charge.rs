@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::allowance::ResultRoom;
-use crate::api::SqlError;
+use crate::api::{Column, SqlError};
 use crate::error::error;
 use crate::ffi::ValueRef;
 use crate::options::Options;
@@ -15,6 +15,13 @@ const STEP_MIN_BYTES: usize = 4 << 10;
 const STEP_MAX_BYTES: usize = 64 << 10;
 /// What the allocator adds to each piece of memory it gives.
 const ALLOCATION_BYTES: usize = 16;
+
+/// What a result takes without columns or rows, and what is written then.
+const RESULT_BYTES: usize = 512;
+/// What a column takes beside its name and its type.
+const COLUMN_BYTES: usize = 128;
+/// How often a text that is written in one piece is there: itself, and escaped.
+const WRITTEN_TIMES: usize = 7;
 
 /// The room that a result takes. It is given back when the last clone is dropped. A charge is no part of what a result says: all are equal.
 #[derive(Clone, Default)]
@@ -74,6 +81,13 @@ impl<'a> Meter<'a> {
             )));
         }
         self.memory(size_of::<Value>() + bytes + if bytes > 0 { ALLOCATION_BYTES } else { 0 })
+    }
+
+    /// Counts the names of the columns and what is written of the result beside its rows. They are written in one piece, and escaped they may be six times as long.
+    pub(crate) fn columns(&mut self, columns: &[Column]) -> Result<(), SqlError> {
+        let named = |column: &Column| column.name.len() + column.decl_type.as_ref().map_or(0, String::len);
+        let bytes: usize = columns.iter().map(|column| COLUMN_BYTES + WRITTEN_TIMES * named(column)).sum();
+        self.memory(RESULT_BYTES + bytes)
     }
 
     /// Counts what a row takes beside its values; `grown`: by how many rows the list of them has grown.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::ffi;
 
 use crate::api::SqlError;
-use crate::ffi::Failure;
+use crate::ffi::{Failure, memory};
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +95,21 @@ pub(crate) fn cancelled() -> SqlError {
 
 /// The code of a failure of SQLite's: its own name, or ours where it is about a limit or the text.
 pub(crate) fn from_failure(failure: Failure) -> SqlError {
+    if failure.primary() == ffi::SQLITE_NOMEM {
+        match memory::refusal() {
+            Some(memory::Refusal::Full(refusal)) => return error("OVERLOADED", refusal),
+            Some(memory::Refusal::TooMuch) => {
+                let most = memory::REQUEST_MAX_BYTES;
+                return error(
+                    "STATEMENT_TOO_LARGE",
+                    format!(
+                        "the statement needs more than {most} bytes of memory while it runs, the most that one may: ask for fewer or smaller values at a time"
+                    ),
+                );
+            }
+            None => {}
+        }
+    }
     let code = match failure.primary() {
         ffi::SQLITE_ERROR if is_parse_error(&failure.message) => "SQL_PARSE_ERROR",
         ffi::SQLITE_ERROR => "SQLITE_ERROR",

@@ -111,10 +111,13 @@ pub(crate) fn fetch(
             }
         }
     }
-    let columns = (0..stmt.column_count())
+    let columns: Vec<Column> = (0..stmt.column_count())
         .map(|column| Column { name: stmt.column_name(column), decl_type: stmt.column_decl_type(column) })
         .collect();
     stmt.reset();
+    if refused.is_none() {
+        refused = meter.columns(&columns).err();
+    }
     if let Some(refused) = refused {
         return Err(refused);
     }

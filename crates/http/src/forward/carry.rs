@@ -23,11 +23,15 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
+
+use crate::party::Party;
+use crate::shares::{Share, Shares};
 
 /// How long a connection is kept that nothing goes over.
 const IDLE: Duration = Duration::from_secs(10);
+/// The most that is read of an answer before it is handed on.
+const READ_AHEAD_BYTES: usize = 64 << 10;
 /// How long a request waits for one of the connections to a node.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
 
@@ -35,8 +39,7 @@ const PLACE_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Forwarder {
     node: Arc<Node>,
     client: Mutex<Kept>,
-    places: BTreeMap<NodeId, Arc<Semaphore>>,
-    each: usize,
+    places: BTreeMap<NodeId, Arc<Shares>>,
 }
 
 /// The connections that are kept, by what they were proven.
@@ -52,6 +55,8 @@ impl Kept {
             .pool_idle_timeout(IDLE)
             // A request of which nothing was written, because the kept connection that it was given to had just ended, goes over another one. What was sent is never sent again.
             .retry_canceled_requests(true)
+            // What is read ahead of an answer whose client takes its time.
+            .http1_max_buf_size(READ_AHEAD_BYTES)
             .build(Dial(node.clone()));
         Kept { secret, client }
     }
@@ -59,6 +64,8 @@ impl Kept {
 
 /// Why a request brought no answer.
 pub(super) enum Refused {
+    /// So many are under way already, for everybody or for that party.
+    Full(String),
     /// Not a byte of it left.
     Unsent(String),
     /// It was sent.
@@ -66,11 +73,12 @@ pub(super) enum Refused {
 }
 
 impl Forwarder {
-    /// At most `each` requests are under way to each of the other nodes.
+    /// At most `each` requests are under way to each of the other nodes, shared.
     pub(crate) fn new(node: Arc<Node>, each: usize) -> Forwarder {
-        let places = node.others().into_iter().map(|other| (other, Arc::new(Semaphore::new(each)))).collect();
+        let places =
+            node.others().into_iter().map(|other| (other, Shares::new("requests forwarded to one node", each)));
         let client = Mutex::new(Kept::new(&node, node.proves_by()));
-        Forwarder { node, client, places, each }
+        Forwarder { places: places.collect(), node, client }
     }
 
     /// The client whose connections are proven by the present secret. One that is replaced keeps those that have a request under way until it is answered, and no other.
@@ -83,17 +91,14 @@ impl Forwarder {
         kept.client.clone()
     }
 
-    /// Sends a request to that node; its place is taken until the answer's body has gone.
-    pub(super) async fn request(&self, node: NodeId, request: Request) -> Result<Response, Refused> {
+    /// Sends a request of that party to that node; its place is taken until the answer's body has gone.
+    pub(super) async fn request(&self, party: &Party, node: NodeId, request: Request) -> Result<Response, Refused> {
         let places =
             self.places.get(&node).ok_or_else(|| Refused::Unsent(format!("no address is known for node {node}")))?;
-        let place = match tokio::time::timeout(PLACE_WAIT, places.clone().acquire_owned()).await {
-            Ok(Ok(place)) => place,
-            Ok(Err(_)) => unreachable!("the places are never closed"),
-            Err(_) => {
-                let most = self.each;
-                return Err(Refused::Unsent(format!("{most} requests are forwarded to node {node} already, the most")));
-            }
+        let place = match tokio::time::timeout(PLACE_WAIT, places.wait_for_one(party)).await {
+            Ok(place) => place,
+            // The limit that is met says which it is.
+            Err(_) => places.take(party, 1).map_err(|refusal| Refused::Full(refusal.to_string()))?,
         };
         match self.client().request(request).await {
             Ok(response) => Ok(response.map(|body| Body::new(Placed { body, _place: place }))),
@@ -168,7 +173,7 @@ impl AsyncWrite for Carried {
 /// An answer's body with the place that its request takes.
 struct Placed {
     body: Incoming,
-    _place: OwnedSemaphorePermit,
+    _place: Share,
 }
 
 impl HttpBody for Placed {

@@ -9,6 +9,7 @@ use rusqlite::ffi;
 pub(crate) fn set_temporary_directory(folder: &Path) -> Result<(), String> {
     let bytes = folder.as_os_str().as_encoded_bytes();
     let path = CString::new(bytes).map_err(|_| format!("a path with a NUL byte in it: {}", folder.display()))?;
+    super::memory::install();
     let length = path.as_bytes_with_nul().len();
     // SAFETY: the memory is SQLite's own and is never freed, as it wants it. SQLite reads the variable when it makes a temporary file, under this mutex of
     // its own (SQLITE_MUTEX_STATIC_VFS1), which is held while it is written.

@@ -2,7 +2,10 @@
 
 mod adopted;
 mod attacks;
+mod crowds;
 mod encrypted;
+mod left;
+mod load;
 mod lost_folders;
 #[path = "../../../src/net.rs"]
 mod net;
@@ -11,6 +14,7 @@ mod paused_leader;
 mod rotation;
 mod siege;
 mod strangers;
+mod unread;
 mod writers;
 
 use std::collections::BTreeMap;
@@ -158,7 +162,7 @@ impl Cluster {
     /// How a client is configured that knows one node alone.
     fn config(&self, id: u32) -> Config {
         let ca = self.access.ca.as_ref().map(|path| std::fs::read(path).expect("the certificates to trust"));
-        Config { discover: false, token: self.access.token(), ca, ..Config::new([self.url(id)]) }
+        Config { discover: false, token: self.token(), ca, ..Config::new([self.url(id)]) }
     }
 
     /// A client that knows one node alone.
@@ -215,6 +219,15 @@ impl Cluster {
     fn status(&self, id: u32) -> Option<Value> {
         let (status, body) = self.fetch(id, "/status?scope=node", Duration::from_secs(2))?;
         serde_json::from_slice(&body).ok().filter(|_| status == 200)
+    }
+
+    /// The token by which the nodes are reached, if they were started with one.
+    fn token(&self) -> Option<String> {
+        let given = || {
+            let at = self.arguments.iter().position(|argument| argument == "--token")?;
+            self.arguments.get(at + 1).cloned()
+        };
+        self.access.token().or_else(given)
     }
 
     /// `main` as a node knows it.
@@ -306,6 +319,9 @@ impl Cluster {
     fn verify_at(&self, id: u32) {
         let mut command = Command::new(HIGHWATER);
         command.args(["verify", "--json", "--url", &self.url(id)]).args(self.access.arguments()).stdin(Stdio::null());
+        if self.access.token_file.is_none() {
+            command.args(self.token().iter().flat_map(|token| ["--token", token]));
+        }
         let output = command.output().expect("the binary starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "verify at node {id}: {text} {}", String::from_utf8_lossy(&output.stderr));
