@@ -23,6 +23,15 @@ pub(super) fn guarded() -> Cluster {
     Cluster::start(&["--cluster-secret", SECRET, "--token", WRITER, "--read-token", READER, "--read-token", OTHER])
 }
 
+/// A write that may take its time, as large ones do on a busy machine.
+pub(super) fn write(address: SocketAddr, sql: &str) {
+    let bearer = format!("Bearer {WRITER}");
+    let body = json!({ "sql": sql }).to_string();
+    let response =
+        Connection::open(address).request("POST", "/db/main/sql", &[("authorization", &bearer)], body.as_bytes());
+    assert_eq!(response.status, 200, "{sql}: {}", String::from_utf8_lossy(&response.body));
+}
+
 /// A request as bytes.
 pub(super) fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
     let length = body.len();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::load::{
-    OTHER, READER, Taken, WRITER, ask_and_leave_unread, begun, execute, guarded, has_ended, metric, p99, request,
+    OTHER, READER, Taken, WRITER, ask_and_leave_unread, begun, execute, guarded, has_ended, metric, p99, request, write,
 };
 use super::{Cluster, IDS, figure};
 use crate::node::pause;
@@ -104,8 +104,8 @@ fn answers_and_backups_that_nobody_reads_are_bounded_and_end() {
     let [follower, _] = cluster.roles().followers();
     cluster.write(leader, "CREATE TABLE kept (v)");
     cluster.write(leader, "CREATE TABLE large (v)");
-    for _ in 0..13 {
-        cluster.write(leader, "INSERT INTO large VALUES (randomblob(16000000))");
+    for _ in 0..26 {
+        write(cluster.addresses[&leader], "INSERT INTO large VALUES (randomblob(8000000))");
     }
     figure(&format!("before: {:?}", taken(&cluster)));
     for (through, role) in [(leader, "leader"), (follower, "follower")] {
