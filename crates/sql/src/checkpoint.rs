@@ -143,7 +143,9 @@ impl Database {
         };
         // One more transaction, either way. SQLite gives a snapshot only of a log that is not empty. And if a reader kept the log from being emptied after all
         // of it was written back, the next transaction may begin the log anew, which makes every older snapshot useless: it shall be this one.
-        applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
+        self.while_full(|| {
+            Ok(applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?)
+        })?;
         let snapshot = Snapshot::newest(&applier.conn)?;
         let ended = emptied || snapshot.salts() != marker.salts;
         core.put_off = if ended { 0 } else { snapshot.frames() };

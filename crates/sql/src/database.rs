@@ -168,6 +168,13 @@ impl Database {
         Ok(client)
     }
 
+    /// The same for reading alone: a function that writes is refused before it takes a lock.
+    fn open_reader(&self) -> Result<Client, Failure> {
+        let client = self.open_shared()?;
+        client.hooks().internally(|| client.exec("PRAGMA query_only=ON"))?;
+        Ok(client)
+    }
+
     /// Begins a read transaction on a connection that sees the newest published state, and tells which that is.
     pub(crate) fn begin_at_published(
         &self,
@@ -218,7 +225,7 @@ impl Database {
             let kept = self.readers.lock().expect("nothing under this lock panics").pop();
             let client = match kept {
                 Some(client) => client,
-                None => self.open_shared().map_err(from_failure)?,
+                None => self.open_reader().map_err(from_failure)?,
             };
             client.hooks().allow(allowance);
             let seen = self.begin_at_published(&client, allowance)?;
