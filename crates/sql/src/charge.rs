@@ -1,10 +1,10 @@
-//! The memory that the rows of a result take, and whom it is taken from.
+//! The memory that a result takes, its rows and the names of its columns, and whom it is taken from.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::allowance::ResultRoom;
-use crate::api::SqlError;
+use crate::api::{Column, SqlError};
 use crate::error::error;
 use crate::ffi::ValueRef;
 use crate::options::Options;
@@ -76,6 +76,12 @@ impl<'a> Meter<'a> {
         self.memory(size_of::<Value>() + bytes + if bytes > 0 { ALLOCATION_BYTES } else { 0 })
     }
 
+    /// Counts a column's name and declared type, which come with the rows.
+    pub(crate) fn column(&mut self, name: &str, decl_type: Option<&str>) -> Result<(), SqlError> {
+        let texts = name.len() + decl_type.map_or(0, str::len);
+        self.memory(size_of::<Column>() + texts + 2 * ALLOCATION_BYTES)
+    }
+
     /// Counts what a row takes beside its values; `grown`: by how many rows the list of them has grown.
     pub(crate) fn row(&mut self, grown: usize) -> Result<(), SqlError> {
         self.memory(ALLOCATION_BYTES + grown * size_of::<Vec<Value>>())
@@ -86,7 +92,7 @@ impl<'a> Meter<'a> {
         if self.memory > self.options.result_memory_max {
             let most = self.options.result_memory_max;
             return Err(too_large(format!(
-                "the rows of the result take more than {most} bytes of memory, the most that those of one may"
+                "the rows and column names of the result take more than {most} bytes of memory, the most that those of one may"
             )));
         }
         let Some(taken) = &mut self.taken else { return Ok(()) };
@@ -154,6 +160,12 @@ mod tests {
         assert_eq!(left(), 100_000);
 
         let mut large = meter();
+        let mut named = meter();
+        let refused = (0..200).find_map(|_| named.column(&"n".repeat(500), Some("TEXT")).err()).expect("it is full");
+        assert_eq!(refused.code, "OVERLOADED");
+        drop(named);
+        assert_eq!(left(), 100_000);
+
         let refused = (0..200).find_map(|_| large.value(ValueRef::Blob(&[0; 1000])).err()).expect("it is full");
         assert_eq!((refused.code.as_str(), refused.message.as_str()), ("OVERLOADED", "the room is full"));
         drop(large);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::ffi;
 
 use crate::api::SqlError;
-use crate::ffi::Failure;
+use crate::ffi::{Failure, TEMPORARY_FULL, temporary_bytes};
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +95,15 @@ pub(crate) fn cancelled() -> SqlError {
 
 /// The code of a failure of SQLite's: its own name, or ours where it is about a limit or the text.
 pub(crate) fn from_failure(failure: Failure) -> SqlError {
+    if failure.code == TEMPORARY_FULL {
+        let (used, most) = temporary_bytes();
+        return error(
+            "TEMPORARY_SPACE_FULL",
+            format!(
+                "the temporary files of all statements on this node may have {most} bytes together, they have {used}, and the statement needed more: sort or keep less in temporary tables, or try again later"
+            ),
+        );
+    }
     let code = match failure.primary() {
         ffi::SQLITE_ERROR if is_parse_error(&failure.message) => "SQL_PARSE_ERROR",
         ffi::SQLITE_ERROR => "SQLITE_ERROR",

@@ -58,7 +58,7 @@ pub use error::{MachineError, OpenError};
 pub use folder::Folder;
 pub use options::Options;
 pub use session::Session;
-pub use temporary::set_temporary_folder;
+pub use temporary::{set_temporary_folder, set_temporary_space, temporary_space_used};
 pub use value::Value;
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::bounded;
 use super::conn::{Conn, Failure};
 use super::hooks::{Hooks, contained};
 use super::originals::ContextLayout;
+use super::search;
 use super::stmt::slice;
 use crate::functions::{self, Pace, Sides, Stopped, Wildcards};
 
@@ -82,6 +83,7 @@ pub(super) unsafe fn install(conn: &Conn, hooks: NonNull<Hooks>) -> Result<(), F
     bounded::install(conn)?;
     // SAFETY: as the caller promises.
     unsafe {
+        search::install(conn, hooks)?;
         install_like(conn, hooks, c"glob", GLOB, &[2])?;
         install_like(conn, hooks, c"like", like_wildcards(false), &[2, 3])
     }

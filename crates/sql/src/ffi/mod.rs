@@ -8,9 +8,12 @@ mod conn;
 mod functions;
 mod hooks;
 mod originals;
+mod search;
 mod snapshot;
 mod stmt;
 mod temporary;
+mod temporary_space;
+mod tokenizers;
 pub(crate) mod watchdog;
 
 pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
@@ -18,3 +21,4 @@ pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stmt::{Step, Stmt, ValueRef};
 pub(crate) use temporary::set_temporary_directory;
+pub(crate) use temporary_space::{TEMPORARY_FULL, set_temporary_bytes_max, temporary_bytes};

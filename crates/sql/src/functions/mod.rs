@@ -2,10 +2,14 @@
 //!
 //! They work on bytes, as SQLite's do. That their answers are SQLite's is proved by `tests/functions_equal.rs`; `ffi/functions.rs` installs them.
 
+mod bm25;
+mod excerpt;
 mod like;
 mod pretty;
 mod strings;
 
+pub(crate) use bm25::Bm25;
+pub(crate) use excerpt::{Code, Hit, SearchedRow, TokenSink, highlight, snippet};
 pub(crate) use like::{Wildcards, character_count, first_character, like};
 pub(crate) use pretty::indentation;
 pub(crate) use strings::{Sides, instr_blob, instr_text, replace, trim, unhex};
