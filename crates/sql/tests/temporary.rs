@@ -51,6 +51,16 @@ fn temporary_files_lie_in_their_folder_and_have_a_bound_together() {
     assert_eq!(said(&one, &sorted(30_000)), Err("TEMPORARY_SPACE_FULL".to_string()));
     assert_eq!(temporary_space_used(), 0);
 
+    // Within a transaction it ends that, and nothing later runs on its own.
+    said(&one, "BEGIN").unwrap();
+    said(&one, "INSERT INTO t VALUES(3)").unwrap();
+    let full = Err("TEMPORARY_SPACE_FULL".to_string());
+    for sql in [&sorted(30_000), "INSERT INTO t VALUES(4)", "COMMIT"] {
+        assert_eq!(said(&one, sql), full, "{sql}");
+    }
+    bench.publish();
+    assert_eq!(said(&one, "SELECT count(*) FROM t"), Ok(vec![vec![Value::Integer(1)]]));
+
     // A temporary table takes room for as long as its stream is there.
     said(&one, "CREATE TEMP TABLE large(a, b)").unwrap();
     said(&one, &format!("INSERT INTO large {}", rows(6_000))).unwrap();

@@ -14,6 +14,7 @@ use super::bounded;
 use super::conn::{Conn, Failure};
 use super::hooks::{Hooks, contained};
 use super::originals::ContextLayout;
+use super::running::interrupted;
 use super::search;
 use super::stmt::slice;
 use crate::functions::{self, Pace, Sides, Stopped, Wildcards};
@@ -280,6 +281,10 @@ fn answer(
     arguments: &Arguments<'_>,
     function: impl FnOnce(&Arguments<'_>, &mut Pace<'_>) -> Result<(), Stopped>,
 ) {
+    // What is linear looks at nothing meanwhile, but there may be thousands of calls in a row.
+    if interrupted() {
+        return arguments.stopped(Stopped::Interrupted);
+    }
     let go_on = || !hooks.interrupted();
     match contained(|| function(arguments, &mut Pace::new(&go_on))) {
         Some(Ok(())) => {}

@@ -8,6 +8,7 @@ mod conn;
 mod functions;
 mod hooks;
 mod originals;
+mod running;
 mod search;
 mod snapshot;
 mod stmt;

@@ -1,7 +1,7 @@
 //! FTS5's auxiliary functions `highlight`, `snippet` and `bm25`, in place of SQLite's, whose time grows with the product of a text's length and its hits.
 //!
 //! They give SQLite's answers from the same interface (`Fts5ExtensionApi`), which FTS5 hands out through `SELECT fts5(?1)`. What they do is in
-//! `functions/excerpt.rs`; this file is the way to the row that a query stands on.
+//! `functions/excerpt.rs`, `snippet.rs` and `bm25.rs`; this file is the way to the row that a query stands on.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -174,9 +174,9 @@ unsafe extern "C" fn count_row(
 }
 
 /// The arguments of a call.
-struct Given(&'static [*mut ffi::sqlite3_value]);
+struct Given<'a>(&'a [*mut ffi::sqlite3_value]);
 
-impl Given {
+impl Given<'_> {
     /// A text up to its first NUL byte; `None` for NULL.
     fn text(&self, at: usize) -> Option<&[u8]> {
         // SAFETY: a value of the call. Its text is NUL-terminated and stays until the value is converted, which nothing does.
@@ -206,7 +206,7 @@ unsafe fn call<T>(
     result: Context,
     count: c_int,
     values: Values,
-    run: impl FnOnce(&Row<'_>, &Given, &mut Pace<'_>, usize) -> Result<T, Code>,
+    run: impl FnOnce(&Row<'_>, &Given<'_>, &mut Pace<'_>, usize) -> Result<T, Code>,
     answer: impl FnOnce(T),
 ) {
     // SAFETY: promised by the caller; the values live through the call, for which alone they are used. SQLite copies the message.
@@ -264,7 +264,7 @@ unsafe extern "C" fn call_highlight(
         if count != 3 {
             return wrong_count(result, "highlight");
         }
-        let run = |row: &Row<'_>, given: &Given, pace: &mut Pace<'_>, bytes_max| {
+        let run = |row: &Row<'_>, given: &Given<'_>, pace: &mut Pace<'_>, bytes_max| {
             highlight(row, given.column(), [given.text(1), given.text(2)], bytes_max, pace)
         };
         call(api, context, result, count, values, run, |text| answer_text(result, text));
@@ -283,7 +283,7 @@ unsafe extern "C" fn call_snippet(
         if count != 5 {
             return wrong_count(result, "snippet");
         }
-        let run = |row: &Row<'_>, given: &Given, pace: &mut Pace<'_>, bytes_max| {
+        let run = |row: &Row<'_>, given: &Given<'_>, pace: &mut Pace<'_>, bytes_max| {
             let texts = [1, 2, 3].map(|at| given.text(at).unwrap_or_default());
             snippet(row, given.column(), texts, given.integer(4).clamp(0, 64), bytes_max, pace)
         };
@@ -298,7 +298,7 @@ unsafe extern "C" fn call_bm25(
     count: c_int,
     values: Values,
 ) {
-    let run = |row: &Row<'_>, given: &Given, pace: &mut Pace<'_>, _| {
+    let run = |row: &Row<'_>, given: &Given<'_>, pace: &mut Pace<'_>, _| {
         // What all rows of a query share is kept with the query.
         let mut kept = ask!(row, xGetAuxdata, 0).cast::<Bm25>();
         if kept.is_null() {

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use rusqlite::ffi;
 
 use super::conn::{Failure, failure};
-use super::tokenizers::running_on;
+use super::running::running_on;
 
 /// What a step gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 //! tokenizer's functions; we put ours in place of the one that divides a text. Registering others under their names would not do: FTS5 knows its default
 //! by its place, and `trigram`, which LIKE and GLOB use, by its function. What is written over is looked at first; if it differs, no database is opened.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -13,6 +12,7 @@ use rusqlite::ffi;
 
 use super::conn::Failure;
 use super::originals;
+use super::running::interrupted;
 
 /// Those that are not made of others.
 const NAMES: [&CStr; 3] = [c"unicode61", c"ascii", c"trigram"];
@@ -33,30 +33,6 @@ type Tokenize = unsafe extern "C" fn(
 /// SQLite's own, the same in the whole process.
 static ORIGINALS: [OnceLock<Tokenize>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
 
-thread_local! {
-    /// The connection on which this thread runs a statement.
-    static RUNNING: Cell<*mut ffi::sqlite3> = const { Cell::new(ptr::null_mut()) };
-}
-
-/// Runs something while this thread is known to use that connection.
-pub(super) fn running_on<T>(db: *mut ffi::sqlite3, run: impl FnOnce() -> T) -> T {
-    /// Statements run within others: what a hook asks.
-    struct Restore(*mut ffi::sqlite3);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            RUNNING.set(self.0);
-        }
-    }
-    let _restore = Restore(RUNNING.replace(db));
-    run()
-}
-
-fn interrupted() -> bool {
-    let db = RUNNING.get();
-    // SAFETY: `running_on` is called with an open handle, which is not closed meanwhile.
-    !db.is_null() && unsafe { ffi::sqlite3_is_interrupted(db) } != 0
-}
-
 /// Puts ours in place of SQLite's.
 ///
 /// # Safety
@@ -72,8 +48,8 @@ pub(super) unsafe fn install(api: *mut ffi::fts5_api) -> Result<(), Failure> {
             let mut data = ptr::null_mut();
             let mut first = ffi::fts5_tokenizer { xCreate: None, xDelete: None, xTokenize: None };
             let mut second: *mut ffi::fts5_tokenizer_v2 = ptr::null_mut();
-            let code = find(api, name.as_ptr(), &mut data, &mut first)
-                | find_v2(api, name.as_ptr(), &mut data, &mut second);
+            let code =
+                find(api, name.as_ptr(), &mut data, &mut first) | find_v2(api, name.as_ptr(), &mut data, &mut second);
             if code != ffi::SQLITE_OK || second.is_null() {
                 return Err(originals::differs());
             }

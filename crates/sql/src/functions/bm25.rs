@@ -46,8 +46,7 @@ impl Bm25 {
         let mut score = 0.0;
         for (rarity, frequency) in self.rarity.iter().zip(&self.frequency) {
             pace.step()?;
-            score +=
-                rarity * ((frequency * (K1 + 1.0)) / (frequency + K1 * (1.0 - B + B * size / self.average_size)));
+            score += rarity * ((frequency * (K1 + 1.0)) / (frequency + K1 * (1.0 - B + B * size / self.average_size)));
         }
         Ok(-score)
     }
