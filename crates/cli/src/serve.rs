@@ -29,6 +29,7 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// Runs a node until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     process::keep_files_private();
+    highwater_sql::return_freed_memory();
     start_log(&args.log)?;
     process::raise_open_files();
     let configured = Configured::of(args)?;

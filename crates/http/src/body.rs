@@ -96,6 +96,11 @@ impl Held {
         self.room.set(self.bytes.len() + parts_of_json(&self.bytes) * PARSED_BYTES)
     }
 
+    /// The text goes, and its room is for what was made of it.
+    pub(crate) fn forget_text(&mut self) {
+        self.bytes = Bytes::new();
+    }
+
     /// Gives that room back: what was made of the body is gone, or small.
     pub(crate) fn parsed(&mut self) {
         self.room.shrink(self.room.amount() - self.bytes.len());

@@ -10,6 +10,7 @@ use highwater_sql::{ResultSet, Value};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::answers::Extra;
 use crate::hrana::types::Columns;
 use crate::json::{BASE64, Integers, SAFE_INTEGER_MAX, serialize_real};
 
@@ -40,14 +41,18 @@ pub(crate) enum Item {
 
 /// A list of items under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Items(VecDeque<Item>);
+pub(crate) struct Items {
+    items: VecDeque<Item>,
+    /// The room that they take beside their rows.
+    extra: Option<Extra>,
+}
 
 impl Items {
     /// Adds a text; texts that follow each other become one.
     pub(crate) fn text(&mut self, text: &str) {
-        match self.0.back_mut() {
+        match self.items.back_mut() {
             Some(Item::Text(before)) => before.extend_from_slice(text.as_bytes()),
-            _ => self.0.push_back(Item::Text(text.as_bytes().to_vec())),
+            _ => self.items.push_back(Item::Text(text.as_bytes().to_vec())),
         }
     }
 
@@ -56,9 +61,14 @@ impl Items {
         self.text(&serde_json::to_string(value).expect("answers are made of strings, numbers and lists"));
     }
 
+    /// Has the answer keep that room until it has left.
+    pub(crate) fn keep(&mut self, extra: Extra) {
+        self.extra = Some(extra);
+    }
+
     /// Adds a result.
     pub(crate) fn result(&mut self, result: ResultSet, form: Form) {
-        self.0.push_back(Item::Result(result, form));
+        self.items.push_back(Item::Result(result, form));
     }
 }
 
@@ -67,6 +77,7 @@ impl Items {
 pub(crate) struct Encoder {
     items: VecDeque<Item>,
     present: Option<Writing>,
+    _extra: Option<Extra>,
 }
 
 /// A result of which a part is written.
@@ -83,7 +94,7 @@ struct Writing {
 
 impl Encoder {
     pub(crate) fn new(items: Items) -> Encoder {
-        Encoder { items: items.0, present: None }
+        Encoder { items: items.items, present: None, _extra: items.extra }
     }
 
     /// The next piece: a full one, or the last. `None` at the end.

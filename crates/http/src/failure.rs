@@ -24,9 +24,24 @@ pub(crate) struct Failure {
     pub(crate) statement: Option<usize>,
 }
 
+/// The most bytes of a message that a client is told. Some name what the client sent, which may be megabytes.
+const MESSAGE_MAX_BYTES: usize = 2 << 10;
+
+/// Cuts a message that is longer than any should be.
+pub(crate) fn shorten(message: &mut String) {
+    if message.len() > MESSAGE_MAX_BYTES {
+        let end = (0..=MESSAGE_MAX_BYTES).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+        message.truncate(end);
+        message.push_str("... (cut)");
+        message.shrink_to_fit();
+    }
+}
+
 impl Failure {
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Failure {
-        Failure { status, code: code.into(), message: message.into(), unknown: false, position: None, statement: None }
+        let mut message = message.into();
+        shorten(&mut message);
+        Failure { status, code: code.into(), message, unknown: false, position: None, statement: None }
     }
 
     /// 400: the request itself is wrong.
@@ -155,9 +170,11 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "SQLITE_CONSTRAINT" | "NOT_EMPTY" => StatusCode::CONFLICT,
         "IDEMPOTENCY_MISMATCH" => StatusCode::UNPROCESSABLE_ENTITY,
-        "VALUE_TOO_LARGE" | "STORED_SQL_TOO_LARGE" | "TRANSACTION_TOO_LARGE" | "RESPONSE_TOO_LARGE" => {
-            StatusCode::PAYLOAD_TOO_LARGE
-        }
+        "VALUE_TOO_LARGE"
+        | "STORED_SQL_TOO_LARGE"
+        | "STATEMENT_TOO_LARGE"
+        | "TRANSACTION_TOO_LARGE"
+        | "RESPONSE_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
         "SQLITE_FULL" | "TEMPORARY_SPACE_FULL" => StatusCode::INSUFFICIENT_STORAGE,
         "CANCELLED"
         | "SQLITE_BUSY"

@@ -20,7 +20,7 @@ use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use highwater_node::Database;
+use highwater_node::{Database, Unavailable};
 use highwater_wire::NodeId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -156,7 +156,7 @@ async fn buffered(
     };
     held.parsed();
     let safe = kind == Kind::Sql && parts.headers.contains_key("idempotency-key");
-    let sent = Sent { parts, safe, body: bytes };
+    let sent = Sent { party: *party, parts, safe, body: bytes };
     match server {
         Server::Here if kind == Kind::Sql && !leads_here(app, db) => {
             drop(held);
@@ -233,6 +233,8 @@ fn only_reads(body: &[u8]) -> bool {
 /// A request as it can be sent, several times over if need be.
 #[derive(Clone)]
 struct Sent {
+    /// Who asks.
+    party: Party,
     parts: axum::http::request::Parts,
     /// Trying it again after it may have been carried out does no harm.
     safe: bool,
@@ -246,8 +248,9 @@ impl Sent {
 }
 
 async fn to_owner(app: &App, node: NodeId, in_transaction: bool, sent: &Sent) -> Result<Response, Failure> {
-    match send(app, node, &sent.parts, Body::from(sent.body.clone())).await {
+    match send(app, &sent.party, node, &sent.parts, Body::from(sent.body.clone())).await {
         Ok(response) => Ok(response),
+        Err(Tried::Full(reason)) => Err(Unavailable::Overloaded(reason).into()),
         Err(Tried::Nothing(reason)) => {
             let message = format!(
                 "this stream lived on node {node}, which is gone ({reason}): {}; open a new one",
@@ -277,6 +280,7 @@ async fn to_leader(app: &Arc<App>, db: &Database, sent: &Sent, next: Next) -> Re
                     Ok(response) => return Ok(response),
                     Err(reason) => last = format!("node {node} refused: {reason}"),
                 },
+                Err(Tried::Full(reason)) => return Err(Unavailable::Overloaded(reason).into()),
                 Err(Tried::Nothing(reason)) => last = reason,
                 Err(Tried::Broken(reason)) if sent.safe => last = reason,
                 Err(Tried::Broken(reason)) => {
@@ -311,7 +315,7 @@ async fn send_while_it_leads(app: &App, db: &Database, node: NodeId, sent: &Sent
         tokio::time::sleep(grace).await;
     };
     tokio::select! {
-        answered = send(app, node, &sent.parts, Body::from(sent.body.clone())) => answered,
+        answered = send(app, &sent.party, node, &sent.parts, Body::from(sent.body.clone())) => answered,
         () = superseded => Err(Tried::Broken(format!("node {node} does not lead any more, and said nothing for {} ms", grace.as_millis()))),
     }
 }
@@ -328,7 +332,8 @@ async fn import(
         // Who may not import is told so here: his file goes nowhere.
         Some(node) if node != app.node.id() && party.access == Access::Full => {
             let (parts, body) = request.into_parts();
-            send(app, node, &parts, body).await.map_err(|tried| match tried {
+            send(app, party, node, &parts, body).await.map_err(|tried| match tried {
+                Tried::Full(reason) => Unavailable::Overloaded(reason).into(),
                 Tried::Nothing(reason) => Failure::new(
                     StatusCode::SERVICE_UNAVAILABLE,
                     "NO_LEADER",

@@ -7,15 +7,12 @@
 //!    paths are answered that tell nothing but that this is Highwater.
 //! 4. A place among the requests under way, kept until the last byte of the answer.
 //!
-//! The body of a refused request is read and thrown away up to a small bound, for clients that send all of it before they read an answer; then the connection
-//! ends.
+//! What is left of a body that nobody read is thrown away up to a small bound, for clients that send all of it before they read an answer; if there is more, the
+//! connection ends with the answer.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -25,13 +22,9 @@ use crate::answer_body::Placed;
 use crate::app::App;
 use crate::failure::{Failure, is_hrana};
 use crate::forward::FORWARDED;
+use crate::leftover::lend;
 use crate::origins::{Origin, host_is_loopback};
 use crate::party::{ClientAddress, FromNode};
-
-/// How much of a refused body is read and thrown away...
-const DRAIN_MAX_BYTES: usize = 1 << 20;
-/// ...and how long that may take.
-const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// The layer.
 pub(crate) async fn layer(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
@@ -67,7 +60,11 @@ pub(crate) async fn layer(State(app): State<Arc<App>>, mut request: Request, nex
             }
         },
     };
-    let response = next.run(request).await;
+    let (parts, body) = request.into_parts();
+    let expected = parts.headers.contains_key(header::EXPECT);
+    let (lent, leftover) = lend(body);
+    let mut response = next.run(Request::from_parts(parts, Body::new(lent))).await;
+    leftover.throw_away(&mut response, expected).await;
     let response = match placed {
         Some(place) => response.map(|body| Body::new(Placed { body, _place: place })),
         None => response,
@@ -112,29 +109,16 @@ fn check_browser(app: &App, request: &Request, origin: &Origin) -> Result<(), Fa
     }
 }
 
-/// Answers with a refusal; what the client sends meanwhile is thrown away, a little of it, and then the connection ends.
+/// Answers with a refusal.
 async fn refuse(request: Request, failure: Failure) -> Response {
-    let (parts, mut body) = request.into_parts();
-    // A client that waits to be told to send its body is told the refusal instead.
-    if !parts.headers.contains_key(header::EXPECT) {
-        let _ = tokio::time::timeout(DRAIN_MAX, drain(&mut body)).await;
-    }
-    let unread = !body.is_end_stream();
+    let (parts, body) = request.into_parts();
     let mut response = if is_hrana(parts.uri.path()) { failure.hrana() } else { failure.plain() };
-    if unread || response.status() == StatusCode::UNAUTHORIZED {
+    if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    let (_, leftover) = lend(body);
+    leftover.throw_away(&mut response, parts.headers.contains_key(header::EXPECT)).await;
     response.into_response()
-}
-
-async fn drain(body: &mut Body) {
-    let mut seen = 0;
-    while seen <= DRAIN_MAX_BYTES {
-        match poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
-            Some(Ok(frame)) => seen += frame.data_ref().map_or(0, |data| data.len()),
-            Some(Err(_)) | None => return,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod gate;
 mod hrana;
 mod import;
 mod json;
+mod leftover;
 mod metrics;
 mod net;
 mod options;

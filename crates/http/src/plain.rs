@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::access::Access;
 use crate::answer_body::answer;
 use crate::app::{App, first_word, looks_read_only};
+use crate::body::Held;
 use crate::encode::{Form, Items};
 use crate::failure::Failure;
 use crate::json::{Integers, value_from_json};
@@ -146,24 +147,25 @@ pub(crate) async fn run(
     party: &Party,
     query: Option<&str>,
     headers: &HeaderMap,
-    body: &[u8],
+    body: &mut Held,
 ) -> Result<Response, Failure> {
     let db = app.database(name)?;
     let sql = db.sql()?.clone();
     let options = RequestOptions::parse(query, headers)?;
-    let mut transaction =
-        Transaction { statements: statements(body, app.limits.statements)?, key: idempotency_key(headers, body)? };
+    let statements = Arc::new(statements(&body.bytes, app.limits.statements)?);
+    let key = idempotency_key(headers, &body.bytes)?;
+    body.forget_text();
 
-    let reads = only_reads(app, &sql, party, &transaction).await?;
-    if reads {
-        // A request that only reads writes nothing, no entry for its key either, and is answered anew each time.
-        transaction.key = None;
-    } else {
+    let reads = only_reads(app, &sql, party, &statements, key.is_some()).await?;
+    if !reads {
         party.access.full()?;
         before_writing(&db, &options).await?;
     }
     before_reading(&db, &options, reads).await?;
 
+    // A request that only reads writes nothing, no entry for its key either, and is answered anew each time.
+    let key = key.filter(|_| !reads);
+    let transaction = Transaction { statements: Arc::unwrap_or_clone(statements), key };
     let lane = if reads { Lane::Read } else { Lane::Write };
     let answer = app.blocking(party, lane, move |work| sql.transaction(&transaction, work.allow(1))).await?;
     let position = match answer.hold {
@@ -182,14 +184,14 @@ async fn only_reads(
     app: &App,
     sql: &Arc<highwater_sql::Database>,
     party: &Party,
-    transaction: &Transaction,
+    statements: &Arc<Vec<Statement>>,
+    has_key: bool,
 ) -> Result<bool, Failure> {
-    let statements = &transaction.statements;
     let looks = statements.iter().all(|statement| looks_read_only(&statement.sql));
     let may_read = |sql: &str| looks_read_only(sql) || first_word(sql).eq_ignore_ascii_case("WITH");
     let unsure = match looks {
         // With a key, what merely looks like reading would write an entry.
-        true => transaction.key.is_some(),
+        true => has_key,
         false => statements.iter().all(|statement| may_read(&statement.sql)),
     };
     if party.access == Access::Full && !unsure {

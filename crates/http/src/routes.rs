@@ -144,7 +144,7 @@ pub async fn not_ready(node: &Node) -> Result<Option<String>, Unavailable> {
     Ok(None)
 }
 
-async fn serve_status(State(app): Shared, _: Party, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+async fn serve_status(State(app): Shared, party: Party, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
     let result = async {
         let alone = match query.as_deref().unwrap_or_default() {
             "" => forward::is_forwarded(&headers),
@@ -153,7 +153,7 @@ async fn serve_status(State(app): Shared, _: Party, RawQuery(query): RawQuery, h
         };
         match alone {
             true => status::own_document(&app).await,
-            false => status::document(&app, &headers).await,
+            false => status::document(&app, &party, &headers).await,
         }
     };
     result.await.map_or_else(Failure::plain, |document| respond(StatusCode::OK, &document))
@@ -196,7 +196,7 @@ async fn serve_sql(
     let result = async {
         let mut body = body::read(body, app.limits.body_bytes, &app.bodies, &party).await?;
         body.room_to_parse()?;
-        plain::run(&app, &name, &party, query.as_deref(), &parts.headers, &body.bytes).await
+        plain::run(&app, &name, &party, query.as_deref(), &parts.headers, &mut body).await
     };
     let result = result.await;
     app.metrics.count("sql", result.is_err());
@@ -286,6 +286,7 @@ async fn hrana_request<T: serde::de::DeserializeOwned>(
     body.room_to_parse()?;
     let parsed = serde_json::from_slice(&body.bytes)
         .map_err(|error| Failure::bad("HRANA_PROTO_ERROR", format!("the body is not a Hrana request: {error}")))?;
+    body.forget_text();
     Ok((options, parsed, body))
 }
 
@@ -306,7 +307,9 @@ async fn serve_pipeline(
     app.metrics.count("pipeline", result.is_err());
     match result {
         Ok(answered) => {
-            let mut response = answer(answered.response.into_items(), "application/json");
+            let mut items = answered.response.into_items();
+            items.keep(answered.extra);
+            let mut response = answer(items, "application/json");
             if let Some(position) = answered.position {
                 let value = HeaderValue::from_str(&position.to_string()).expect("a position is ASCII");
                 response.headers_mut().insert("highwater-position", value);

@@ -15,17 +15,18 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::forward;
+use crate::party::Party;
 
 /// How long other nodes may take to say what they know.
 const ASK_WAIT: Duration = Duration::from_millis(300);
 
 /// The whole cluster's document.
-pub(crate) async fn document(app: &Arc<App>, headers: &HeaderMap) -> Result<Value, Failure> {
+pub(crate) async fn document(app: &Arc<App>, party: &Party, headers: &HeaderMap) -> Result<Value, Failure> {
     let mut ours = own_document(app).await?;
     let mut asked = tokio::task::JoinSet::new();
     for node in app.node.others() {
-        let (app, headers) = (app.clone(), headers.clone());
-        asked.spawn(async move { forward::ask(&app, node, "/status", &headers, ASK_WAIT).await.ok() });
+        let (app, party, headers) = (app.clone(), *party, headers.clone());
+        asked.spawn(async move { forward::ask(&app, &party, node, "/status", &headers, ASK_WAIT).await.ok() });
     }
     let told: Vec<Value> = asked.join_all().await.into_iter().flatten().collect();
     merge(&mut ours, &told);

@@ -76,8 +76,9 @@ async fn round(
     let mut others = tokio::task::JoinSet::new();
     for node in replicas.iter().copied().filter(|node| *node != app.node.id()) {
         let (app, path, headers) = (app.clone(), path.clone(), headers.clone());
+        let asking = *party;
         others.spawn(async move {
-            let result = forward::ask(&app, node, &path, &headers, HASH_WAIT).await.and_then(|document| {
+            let result = forward::ask(&app, &asking, node, &path, &headers, HASH_WAIT).await.and_then(|document| {
                 let offset = document["offset"].as_u64().ok_or("its answer has no offset")?;
                 let hash = document["hash"].as_str().ok_or("its answer has no hash")?;
                 Ok((offset, hash.to_string()))

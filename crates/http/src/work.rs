@@ -211,7 +211,7 @@ impl Lanes {
         let ending = Ending(job.clone(), self.cut_off.clone());
         let handle = tokio::task::spawn_blocking(move || {
             let _ending = ending;
-            work(&context)
+            highwater_sql::bounded(context.room.clone(), || work(&context))
         });
         let mut waiting = Waiting { handle: Some(handle), cancel, job, cut_off: self.cut_off.clone() };
         loop {

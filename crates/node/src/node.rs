@@ -20,6 +20,7 @@ use crate::error::{StartError, Unavailable};
 use crate::folder::{DataFolder, PeerList, UNFORMED, random_u64};
 use crate::inbox::{Inbox, ToCore};
 use crate::peers::{NoPeers, Peers};
+use crate::secret::{Secret, Secrets};
 use crate::tcp::{Door, ForwardStream, Introduction, NodeTls, PeerRefused, TcpPeers, dial_to_forward, gather};
 use crate::view::NodeView;
 
@@ -234,6 +235,12 @@ impl Node {
     /// Whether nodes prove a secret to each other, so that who forwards a request is known.
     pub fn has_secret(&self) -> bool {
         self.introduction.secrets().is_some()
+    }
+
+    /// The secret by which this node proves itself now; `None` if none is configured. A connection that was dialled while it was another is better dialled anew: the other nodes
+    /// may soon accept that one no longer.
+    pub fn proves_by(&self) -> Option<Secret> {
+        self.introduction.secrets().map(Secrets::present)
     }
 
     /// Dials another node to forward requests to it: HTTP/1.1, behind a proof that it is that node.

@@ -132,6 +132,11 @@ impl Secrets {
         self.0.borrow().clone()
     }
 
+    /// The one to prove by now.
+    pub(crate) fn present(&self) -> Secret {
+        self.0.borrow()[0].clone()
+    }
+
     /// Whether a proof by that secret is accepted now.
     pub(crate) fn accepts(&self, secret: &Secret) -> bool {
         self.0.borrow().contains(secret)

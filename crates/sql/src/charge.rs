@@ -16,6 +16,13 @@ const STEP_MAX_BYTES: usize = 64 << 10;
 /// What the allocator adds to each piece of memory it gives.
 const ALLOCATION_BYTES: usize = 16;
 
+/// What a result takes without columns or rows, and what is written then.
+const RESULT_BYTES: usize = 512;
+/// What a column takes beside its name and its type.
+const COLUMN_BYTES: usize = 128;
+/// How often a text that is written in one piece is there: itself, and escaped.
+const WRITTEN_TIMES: usize = 7;
+
 /// The room that a result takes. It is given back when the last clone is dropped. A charge is no part of what a result says: all are equal.
 #[derive(Clone, Default)]
 pub struct Charge(Option<Arc<Taken>>);
@@ -76,10 +83,11 @@ impl<'a> Meter<'a> {
         self.memory(size_of::<Value>() + bytes + if bytes > 0 { ALLOCATION_BYTES } else { 0 })
     }
 
-    /// Counts a column's name and declared type, which come with the rows.
-    pub(crate) fn column(&mut self, name: &str, decl_type: Option<&str>) -> Result<(), SqlError> {
-        let texts = name.len() + decl_type.map_or(0, str::len);
-        self.memory(size_of::<Column>() + texts + 2 * ALLOCATION_BYTES)
+    /// Counts the names of the columns and what is written of the result beside its rows. They are written in one piece, and escaped they may be six times as long.
+    pub(crate) fn columns(&mut self, columns: &[Column]) -> Result<(), SqlError> {
+        let named = |column: &Column| column.name.len() + column.decl_type.as_ref().map_or(0, String::len);
+        let bytes: usize = columns.iter().map(|column| COLUMN_BYTES + WRITTEN_TIMES * named(column)).sum();
+        self.memory(RESULT_BYTES + bytes)
     }
 
     /// Counts what a row takes beside its values; `grown`: by how many rows the list of them has grown.
@@ -161,7 +169,9 @@ mod tests {
 
         let mut large = meter();
         let mut named = meter();
-        let refused = (0..200).find_map(|_| named.column(&"n".repeat(500), Some("TEXT")).err()).expect("it is full");
+        let refused = (0..200)
+            .find_map(|_| named.columns(&[Column { name: "n".repeat(500), decl_type: None }]).err())
+            .expect("it is full");
         assert_eq!(refused.code, "OVERLOADED");
         drop(named);
         assert_eq!(left(), 100_000);

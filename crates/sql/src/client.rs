@@ -19,8 +19,12 @@ use crate::text;
 /// The most arguments that a function may be given: each may cost as much as the largest value does.
 const FUNCTION_ARGUMENTS_MAX: i32 = 127;
 
-/// Clients' statements kept for each connection, as for our own.
+/// Clients' statements kept for each connection, as for our own...
 const STATEMENTS_MAX: usize = 256;
+/// ...with so many bytes of memory in all...
+const STATEMENTS_MAX_BYTES: usize = 2 << 20;
+/// ...and each of at most so many: a statement of megabytes is prepared anew each time.
+const STATEMENT_MAX_BYTES: usize = 256 << 10;
 
 /// A statement of a client's, ready to run.
 pub(crate) struct Prepared {
@@ -29,9 +33,43 @@ pub(crate) struct Prepared {
     pub(crate) facts: Facts,
 }
 
+/// Statements that are kept, with the memory that each takes.
+#[derive(Default)]
+struct Kept {
+    statements: BTreeMap<String, (Prepared, usize)>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn take(&mut self, sql: &str) -> Option<Prepared> {
+        let (prepared, bytes) = self.statements.remove(sql)?;
+        self.bytes -= bytes;
+        Some(prepared)
+    }
+
+    fn keep(&mut self, sql: &str, prepared: Prepared) {
+        let bytes = prepared.stmt.memory() + sql.len();
+        if bytes > STATEMENT_MAX_BYTES {
+            return;
+        }
+        if self.statements.len() >= STATEMENTS_MAX || self.bytes + bytes > STATEMENTS_MAX_BYTES {
+            self.clear();
+        }
+        self.bytes += bytes;
+        if let Some((_, replaced)) = self.statements.insert(sql.to_string(), (prepared, bytes)) {
+            self.bytes -= replaced;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.statements.clear();
+        self.bytes = 0;
+    }
+}
+
 /// The connection. Statements are declared before it, so that they are finalised first.
 pub(crate) struct Client {
-    statements: RefCell<BTreeMap<String, Prepared>>,
+    statements: RefCell<Kept>,
     conn: Conn,
     schema_version: Cell<i64>,
     /// Whether the schema says FAIL anywhere: a constraint or trigger that keeps what a failed statement did before.
@@ -72,7 +110,7 @@ impl Client {
         conn.set_limit(ffi::SQLITE_LIMIT_SQL_LENGTH, bytes_max);
         conn.set_limit(ffi::SQLITE_LIMIT_FUNCTION_ARG, FUNCTION_ARGUMENTS_MAX);
         Ok(Client {
-            statements: RefCell::new(BTreeMap::new()),
+            statements: RefCell::default(),
             conn,
             schema_version: Cell::new(-1),
             schema_fails: Cell::new(false),
@@ -153,7 +191,7 @@ impl Client {
 
     /// Takes a statement out of the cache or prepares it. It must be the only one in its text.
     pub(crate) fn prepare_one(&self, sql: &str) -> Result<Prepared, SqlError> {
-        if let Some(prepared) = self.statements.borrow_mut().remove(sql) {
+        if let Some(prepared) = self.statements.borrow_mut().take(sql) {
             return Ok(prepared);
         }
         let (prepared, used) = self.prepare_next(sql)?;
@@ -202,11 +240,7 @@ impl Client {
     pub(crate) fn keep(&self, sql: &str, mut prepared: Prepared) {
         prepared.stmt.reset();
         prepared.stmt.clear_bindings();
-        let mut statements = self.statements.borrow_mut();
-        if statements.len() >= STATEMENTS_MAX {
-            statements.clear();
-        }
-        statements.insert(sql.to_string(), prepared);
+        self.statements.borrow_mut().keep(sql, prepared);
     }
 
     /// Closes the connection for good, whatever is open on it.

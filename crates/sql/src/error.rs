@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::ffi;
 
 use crate::api::SqlError;
-use crate::ffi::{Failure, TEMPORARY_FULL, temporary_bytes};
+use crate::ffi::{Failure, TEMPORARY_FULL, memory, temporary_bytes};
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +103,21 @@ pub(crate) fn from_failure(failure: Failure) -> SqlError {
                 "the temporary files of all statements on this node may have {most} bytes together, they have {used}, and the statement needed more: sort or keep less in temporary tables, or try again later"
             ),
         );
+    }
+    if failure.primary() == ffi::SQLITE_NOMEM {
+        match memory::refusal() {
+            Some(memory::Refusal::Full(refusal)) => return error("OVERLOADED", refusal),
+            Some(memory::Refusal::TooMuch) => {
+                let most = memory::REQUEST_MAX_BYTES;
+                return error(
+                    "STATEMENT_TOO_LARGE",
+                    format!(
+                        "the statement needs more than {most} bytes of memory while it runs, the most that one may: ask for fewer or smaller values at a time"
+                    ),
+                );
+            }
+            None => {}
+        }
     }
     let code = match failure.primary() {
         ffi::SQLITE_ERROR if is_parse_error(&failure.message) => "SQL_PARSE_ERROR",

@@ -111,12 +111,16 @@ pub(crate) fn fetch(
             }
         }
     }
-    let columns = if refused.is_none() { take_columns(stmt, &mut meter) } else { Ok(Vec::new()) };
+    let columns: Vec<Column> = (0..stmt.column_count())
+        .map(|column| Column { name: stmt.column_name(column), decl_type: stmt.column_decl_type(column) })
+        .collect();
     stmt.reset();
+    if refused.is_none() {
+        refused = meter.columns(&columns).err();
+    }
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let columns = columns?;
     // What changes no rows leaves SQLite's count as the statement before it did.
     let facts = &prepared.facts;
     let counts = prepared.class == Class::Rows
@@ -124,18 +128,6 @@ pub(crate) fn fetch(
     let affected = if counts { client.changes() } else { 0 };
     let last_insert_rowid = client.last_insert_rowid();
     Ok(ResultSet { columns, rows, affected, last_insert_rowid, charge: meter.charge() })
-}
-
-/// Copies what the columns are called, each after it was counted: there may be thousands, with names of megabytes.
-fn take_columns(stmt: &Stmt, meter: &mut Meter<'_>) -> Result<Vec<Column>, SqlError> {
-    let count = stmt.column_count();
-    let mut columns = Vec::with_capacity(count);
-    for column in 0..count {
-        let (name, decl_type) = (stmt.column_name(column), stmt.column_decl_type(column));
-        meter.column(&name, decl_type.as_deref())?;
-        columns.push(Column { name, decl_type });
-    }
-    Ok(columns)
 }
 
 /// Copies the present row, each value after it was counted: a row of many large values may not be held even once.

@@ -283,6 +283,8 @@ fn ends_transaction(failed: &SqlError, ended_by_sqlite: bool) -> Option<&'static
         "SQLITE_FULL" if ended_by_sqlite => Some("SQLITE_FULL"),
         "SQLITE_NOMEM" if ended_by_sqlite => Some("SQLITE_NOMEM"),
         "SQLITE_IOERR" if ended_by_sqlite => Some("SQLITE_IOERR"),
+        "STATEMENT_TOO_LARGE" if ended_by_sqlite => Some("STATEMENT_TOO_LARGE"),
+        "OVERLOADED" if ended_by_sqlite => Some("OVERLOADED"),
         _ => None,
     }
 }

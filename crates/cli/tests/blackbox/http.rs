@@ -2,16 +2,24 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 /// No answer may take longer. A test that meets this limit has found a node that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What a connection's bytes go over: a socket, or TLS over one.
+pub(crate) trait Wire: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Wire for T {}
+
 /// A connection that is kept open between requests.
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Wire>>,
     host: SocketAddr,
 }
 
@@ -34,11 +42,14 @@ impl Connection {
 
     /// Connects, if the node listens.
     pub(crate) fn try_open(host: SocketAddr) -> std::io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&host, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
-        Ok(Connection { stream: BufReader::new(stream), host })
+        Ok(Connection { stream: BufReader::new(Box::new(connect(host)?)), host })
+    }
+
+    /// The same under TLS.
+    pub(crate) fn try_open_tls(host: SocketAddr, config: Arc<ClientConfig>) -> std::io::Result<Connection> {
+        let tls = ClientConnection::new(config, ServerName::from(host.ip())).map_err(std::io::Error::other)?;
+        let stream = StreamOwned::new(tls, connect(host)?);
+        Ok(Connection { stream: BufReader::new(Box::new(stream)), host })
     }
 
     /// Sends a request and reads its answer.
@@ -76,7 +87,8 @@ impl Connection {
 
     /// Sends bytes as they are.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.stream.get_mut().write_all(bytes)
+        self.stream.get_mut().write_all(bytes)?;
+        self.stream.get_mut().flush()
     }
 
     /// Reads one answer.
@@ -129,6 +141,14 @@ impl Connection {
         }
         Ok(line.trim_end_matches(['\r', '\n']).to_owned())
     }
+}
+
+fn connect(host: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&host, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// The header that says a body is JSON.

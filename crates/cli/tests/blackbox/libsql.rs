@@ -63,11 +63,25 @@ fn run_alone(topic: &str) {
 ///
 /// # Errors
 /// That the script failed. Its own reason is on standard error.
-pub(crate) fn run_script(topic: &str, words: &[&str], mut restart: impl FnMut()) -> Result<(), String> {
+pub(crate) fn run_script(topic: &str, words: &[&str], restart: impl FnMut()) -> Result<(), String> {
+    run_script_with(&[], topic, words, restart)
+}
+
+/// The same with these variables in the script's environment.
+///
+/// # Errors
+/// As for [`run_script`].
+pub(crate) fn run_script_with(
+    environment: &[(&str, &str)],
+    topic: &str,
+    words: &[&str],
+    mut restart: impl FnMut(),
+) -> Result<(), String> {
     let Some(folder) = installed() else { return Ok(()) };
     let child = Command::new("node")
         .arg(folder.join(format!("{topic}.mjs")))
         .args(words)
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -3,6 +3,7 @@
 //! Every test starts its own node or cluster on ports of its own in temporary folders, and they end with the test. Tests on real data read the folder that
 //! `HIGHWATER_TEST_DATA` names; without it they say that they were skipped, and under `CI=true` they fail.
 
+mod authority;
 mod bad_input;
 mod chinook;
 mod cluster;

@@ -12,9 +12,9 @@ export { assert };
 export const url = process.argv[2];
 assert.ok(url, "usage: node SCRIPT URL");
 
-/** A client of the node, with what else the stock client can be configured with. */
+/** A client of the node, with the token that the environment names, if it does, and with what else the stock client can be configured with. */
 export function connect(options = {}) {
-  return createClient({ url, ...options });
+  return createClient({ url, authToken: process.env.HIGHWATER_TOKEN, ...options });
 }
 
 /** The error that `action` must end in. */

@@ -1,8 +1,11 @@
 //! Connections to other nodes, kept and used again: each proven before a request goes over it, and a bounded number of them to each node.
+//!
+//! Once this node proves itself by another secret, those that were proven before are used for no new request: whoever accepted them may forget the old secret next, and ends them
+//! then, with the request that is under way.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,8 +14,8 @@ use axum::extract::Request;
 use axum::http::Uri;
 use axum::response::Response;
 use bytes::Bytes;
-use highwater_node::Node;
 use highwater_node::tcp::ForwardStream;
+use highwater_node::{Node, Secret};
 use highwater_wire::NodeId;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -20,23 +23,49 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_service::Service;
+
+use crate::party::Party;
+use crate::shares::{Share, Shares};
 
 /// How long a connection is kept that nothing goes over.
 const IDLE: Duration = Duration::from_secs(10);
+/// The most that is read of an answer before it is handed on.
+const READ_AHEAD_BYTES: usize = 64 << 10;
 /// How long a request waits for one of the connections to a node.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// Forwards requests.
 pub(crate) struct Forwarder {
+    node: Arc<Node>,
+    client: Mutex<Kept>,
+    places: BTreeMap<NodeId, Arc<Shares>>,
+}
+
+/// The connections that are kept, by what they were proven.
+struct Kept {
+    secret: Option<Secret>,
     client: Client<Dial, Body>,
-    places: BTreeMap<NodeId, Arc<Semaphore>>,
-    each: usize,
+}
+
+impl Kept {
+    fn new(node: &Arc<Node>, secret: Option<Secret>) -> Kept {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            // A request of which nothing was written, because the kept connection that it was given to had just ended, goes over another one. What was sent is never sent again.
+            .retry_canceled_requests(true)
+            // What is read ahead of an answer whose client takes its time.
+            .http1_max_buf_size(READ_AHEAD_BYTES)
+            .build(Dial(node.clone()));
+        Kept { secret, client }
+    }
 }
 
 /// Why a request brought no answer.
 pub(super) enum Refused {
+    /// So many are under way already, for everybody or for that party.
+    Full(String),
     /// Not a byte of it left.
     Unsent(String),
     /// It was sent.
@@ -44,31 +73,34 @@ pub(super) enum Refused {
 }
 
 impl Forwarder {
-    /// At most `each` requests are under way to each of the other nodes.
+    /// At most `each` requests are under way to each of the other nodes, shared.
     pub(crate) fn new(node: Arc<Node>, each: usize) -> Forwarder {
-        let places = node.others().into_iter().map(|other| (other, Arc::new(Semaphore::new(each)))).collect();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            // A kept connection that the other end closes just now must not turn into a second try of a request that was sent.
-            .retry_canceled_requests(false)
-            .build(Dial(node));
-        Forwarder { client, places, each }
+        let places =
+            node.others().into_iter().map(|other| (other, Shares::new("requests forwarded to one node", each)));
+        let client = Mutex::new(Kept::new(&node, node.proves_by()));
+        Forwarder { places: places.collect(), node, client }
     }
 
-    /// Sends a request to that node; its place is taken until the answer's body has gone.
-    pub(super) async fn request(&self, node: NodeId, request: Request) -> Result<Response, Refused> {
+    /// The client whose connections are proven by the present secret. One that is replaced keeps those that have a request under way until it is answered, and no other.
+    fn client(&self) -> Client<Dial, Body> {
+        let present = self.node.proves_by();
+        let mut kept = self.client.lock().expect("no holder of this lock panics");
+        if kept.secret != present {
+            *kept = Kept::new(&self.node, present);
+        }
+        kept.client.clone()
+    }
+
+    /// Sends a request of that party to that node; its place is taken until the answer's body has gone.
+    pub(super) async fn request(&self, party: &Party, node: NodeId, request: Request) -> Result<Response, Refused> {
         let places =
             self.places.get(&node).ok_or_else(|| Refused::Unsent(format!("no address is known for node {node}")))?;
-        let place = match tokio::time::timeout(PLACE_WAIT, places.clone().acquire_owned()).await {
-            Ok(Ok(place)) => place,
-            Ok(Err(_)) => unreachable!("the places are never closed"),
-            Err(_) => {
-                let most = self.each;
-                return Err(Refused::Unsent(format!("{most} requests are forwarded to node {node} already, the most")));
-            }
+        let place = match tokio::time::timeout(PLACE_WAIT, places.wait_for_one(party)).await {
+            Ok(place) => place,
+            // The limit that is met says which it is.
+            Err(_) => places.take(party, 1).map_err(|refusal| Refused::Full(refusal.to_string()))?,
         };
-        match self.client.request(request).await {
+        match self.client().request(request).await {
             Ok(response) => Ok(response.map(|body| Body::new(Placed { body, _place: place }))),
             Err(error) if error.is_connect() => {
                 let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -141,7 +173,7 @@ impl AsyncWrite for Carried {
 /// An answer's body with the place that its request takes.
 struct Placed {
     body: Incoming,
-    _place: OwnedSemaphorePermit,
+    _place: Share,
 }
 
 impl HttpBody for Placed {

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::carry::Refused;
 use crate::app::App;
+use crate::party::Party;
 
 /// Names the node that forwarded a request.
 pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("highwater-forwarded");
@@ -22,6 +23,8 @@ const REFUSAL_BYTES: usize = 64 << 10;
 
 /// Why a try brought no answer.
 pub(super) enum Tried {
+    /// Too many are under way; nothing happened there.
+    Full(String),
     /// Nothing happened there.
     Nothing(String),
     /// It was sent, and no answer came back.
@@ -31,6 +34,7 @@ pub(super) enum Tried {
 /// Sends a request as this node's forwarding.
 pub(super) async fn send(
     app: &App,
+    party: &Party,
     node: NodeId,
     parts: &axum::http::request::Parts,
     body: Body,
@@ -47,7 +51,8 @@ pub(super) async fn send(
     }
     request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
     request.headers_mut().insert(FORWARDED, HeaderValue::from(app.node.id().0));
-    app.forwarder.request(node, request).await.map_err(|refused| match refused {
+    app.forwarder.request(party, node, request).await.map_err(|refused| match refused {
+        Refused::Full(reason) => Tried::Full(reason),
         Refused::Unsent(reason) => Tried::Nothing(reason),
         Refused::Broken(reason) => Tried::Broken(reason),
     })
@@ -61,6 +66,7 @@ pub(crate) fn is_forwarded(headers: &axum::http::HeaderMap) -> bool {
 /// Another node's own answer to a GET, with the asking client's token; an error says why there is none within `wait`.
 pub(crate) async fn ask(
     app: &App,
+    party: &Party,
     node: NodeId,
     path: &str,
     headers: &axum::http::HeaderMap,
@@ -72,8 +78,8 @@ pub(crate) async fn ask(
         parts.headers.insert(header::AUTHORIZATION, token.clone());
     }
     let answered = async {
-        let response = send(app, node, &parts, Body::empty()).await.map_err(|tried| match tried {
-            Tried::Nothing(reason) | Tried::Broken(reason) => reason,
+        let response = send(app, party, node, &parts, Body::empty()).await.map_err(|tried| match tried {
+            Tried::Full(reason) | Tried::Nothing(reason) | Tried::Broken(reason) => reason,
         })?;
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();

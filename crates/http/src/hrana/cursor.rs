@@ -30,6 +30,8 @@ pub(crate) async fn run(
         let message = format!("{} steps in one batch; at most {}", request.batch.steps.len(), app.limits.statements);
         return Err(Failure::bad("TOO_MANY_STATEMENTS", message));
     }
+    let mut extra = app.answers.extra(party);
+    extra.requests(request.batch.steps.len() + 1)?;
     let (taken, stream) = take(app, db, party, request.baton.as_deref())?;
     let writes = party.access == Access::Full;
     if writes && !taken.in_transaction() {
@@ -48,15 +50,23 @@ pub(crate) async fn run(
             (stream, outcomes, hold, in_transaction)
         })
         .await?;
-    let outcomes = match hold {
+    let mut outcomes = match hold {
         Some(hold) => match settle(db, hold, options.ack, options.ack_wait()).await {
             Ok(_) => outcomes,
             Err(failure) => Err(failure.into_sql_error()),
         },
         None => outcomes,
     };
+    match &mut outcomes {
+        Err(error) => extra.error(error),
+        Ok(steps) => {
+            steps.iter_mut().flatten().filter_map(|step| step.as_mut().err()).for_each(|error| extra.error(error))
+        }
+    }
     let baton = taken.put_back(stream, in_transaction);
-    Ok(lines(&baton, outcomes))
+    let mut items = lines(&baton, outcomes);
+    items.keep(extra);
+    Ok(items)
 }
 
 fn lines(baton: &str, outcomes: Result<StepOutcomes, SqlError>) -> Items {

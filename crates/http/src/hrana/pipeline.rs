@@ -15,6 +15,7 @@ use super::types::{
     PipelineRequest, PipelineResponse, StepOutcomes, StreamRequest, StreamResponse, protocol_error, resolve_sql,
 };
 use crate::access::Access;
+use crate::answers::Extra;
 use crate::app::{App, first_word, looks_read_only};
 use crate::failure::Failure;
 use crate::options::RequestOptions;
@@ -29,6 +30,8 @@ type Ran = (Result<StreamResponse, SqlError>, Option<Hold>);
 pub(crate) struct Answered {
     pub(crate) response: PipelineResponse,
     pub(crate) position: Option<Position>,
+    /// The room that it takes beside rows.
+    pub(crate) extra: Extra,
 }
 
 /// What running all requests gave.
@@ -37,6 +40,7 @@ struct Finished {
     in_transaction: bool,
     ran: Vec<Ran>,
     seen: Option<Position>,
+    extra: Extra,
 }
 
 /// Runs a pipeline on the stream that its baton names, or on a new one of that database.
@@ -48,7 +52,9 @@ pub(crate) async fn run(
     request: PipelineRequest,
 ) -> Result<Answered, Failure> {
     let PipelineRequest { baton, requests } = request;
-    check_size(app, &requests)?;
+    // Before anything is run: what has been carried out can be answered.
+    let mut extra = app.answers.extra(party);
+    extra.requests(check_size(app, &requests)?)?;
     let (taken, stream) = take(app, db, party, baton.as_deref())?;
     let look = Look::at(&requests, &stream);
     let writes = look.writes && party.access == Access::Full;
@@ -58,7 +64,7 @@ pub(crate) async fn run(
     before_reading(db, options, look.reads).await?;
 
     let lane = lane(party, taken.in_transaction(), writes);
-    let finished = app.blocking(party, lane, move |work| run_all(stream, requests, work)).await?;
+    let finished = app.blocking(party, lane, move |work| run_all(stream, requests, extra, work)).await?;
 
     let (results, settled) = settle_all(db, finished.ran, options).await;
     let baton = match finished.stream {
@@ -68,7 +74,8 @@ pub(crate) async fn run(
             None
         }
     };
-    Ok(Answered { response: PipelineResponse { baton, results }, position: settled.or(finished.seen) })
+    let position = settled.or(finished.seen);
+    Ok(Answered { response: PipelineResponse { baton, results }, position, extra: finished.extra })
 }
 
 /// The threads for a stream's requests. Nobody waits for a transaction of a bearer who may only read, since it never has the writer.
@@ -93,7 +100,8 @@ pub(super) fn take<'a>(
     }
 }
 
-fn check_size(app: &App, requests: &[StreamRequest]) -> Result<(), Failure> {
+/// How many requests and steps a pipeline has.
+fn check_size(app: &App, requests: &[StreamRequest]) -> Result<usize, Failure> {
     let steps = |request: &StreamRequest| match request {
         StreamRequest::Batch { batch } => batch.steps.len(),
         _ => 1,
@@ -103,7 +111,7 @@ fn check_size(app: &App, requests: &[StreamRequest]) -> Result<(), Failure> {
         let message = format!("{count} requests and steps in one pipeline; at most {}", app.limits.statements);
         return Err(Failure::bad("TOO_MANY_STATEMENTS", message));
     }
-    Ok(())
+    Ok(count + requests.len())
 }
 
 /// What a pipeline seems to do, by the first words of its statements. It errs towards both: a confirmation of leadership too many costs little.
@@ -156,7 +164,7 @@ impl Look {
 }
 
 /// Runs the requests in order, on a thread that may block.
-fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>, work: &Work) -> Finished {
+fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>, mut extra: Extra, work: &Work) -> Finished {
     let mut ran = Vec::with_capacity(requests.len());
     let mut seen = None;
     let mut requests = requests.into_iter();
@@ -168,16 +176,45 @@ fn run_all(mut stream: Box<Stream>, requests: Vec<StreamRequest>, work: &Work) -
             let closed =
                 || (Err(protocol_error("this stream was closed by an earlier request of the pipeline".into())), None);
             ran.extend(requests.map(|_| closed()));
-            return Finished { stream: None, in_transaction: false, ran, seen };
+            return Finished { stream: None, in_transaction: false, ran, seen, extra };
         }
         if work.cancelled() {
             // Nobody waits for the rest; the stream ends, and what is open on it is rolled back.
             break;
         }
-        ran.push(run_one(&mut stream, request, &mut seen, work));
+        let (result, hold) = run_one(&mut stream, request, &mut seen, work);
+        ran.push((with_room(result, &mut extra), hold));
     }
     let in_transaction = !stream.session.is_autocommit();
-    Finished { stream: Some(stream), in_transaction, ran, seen }
+    Finished { stream: Some(stream), in_transaction, ran, seen, extra }
+}
+
+/// A result for which there is room, its rows aside, which have it.
+fn with_room(result: Result<StreamResponse, SqlError>, extra: &mut Extra) -> Result<StreamResponse, SqlError> {
+    match result {
+        Err(mut error) => {
+            extra.error(&mut error);
+            Err(error)
+        }
+        Ok(StreamResponse::Batch(mut outcomes)) => {
+            outcomes
+                .iter_mut()
+                .flatten()
+                .filter_map(|outcome| outcome.as_mut().err())
+                .for_each(|error| extra.error(error));
+            Ok(StreamResponse::Batch(outcomes))
+        }
+        Ok(StreamResponse::Describe(description)) => {
+            let names = description.params.iter().flatten().map(String::len);
+            let columns = description.columns.iter();
+            let columns = columns.map(|column| column.name.len() + column.decl_type.as_ref().map_or(0, String::len));
+            let count = description.params.len() + description.columns.len();
+            let room = extra.texts(count, names.chain(columns).sum());
+            room.map_err(|refusal| Failure::from(refusal).into_sql_error())?;
+            Ok(StreamResponse::Describe(description))
+        }
+        Ok(response) => Ok(response),
+    }
 }
 
 /// Notes how far an answer looked, and unpacks it.

@@ -304,10 +304,7 @@ impl Shared {
             return;
         };
         let from = From { node: Some(FromNode(Some(proven.node()))), ..from };
-        tokio::select! {
-            () = self.serve(Begun::new(received, stream), place, from, false) => {}
-            () = door.forgotten(&proven) => {}
-        }
+        self.serve_until(Begun::new(received, stream), place, from, false, door.forgotten(&proven)).await;
     }
 
     fn enter(
@@ -329,6 +326,20 @@ impl Shared {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
+        self.serve_until(stream, place, from, tls_is_missing, std::future::pending()).await;
+    }
+
+    /// Serves a connection to its end, or until it is outdated and has answered what was sent before.
+    async fn serve_until<S>(
+        &self,
+        stream: S,
+        place: Place,
+        from: From,
+        tls_is_missing: bool,
+        outdated: impl Future<Output = ()>,
+    ) where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
         let mut running = self.serving.subscribe();
         let serving = tokio::select! {
             serving = running.wait_for(Option::is_some) => serving.ok().and_then(|serving| serving.clone()),
@@ -339,7 +350,7 @@ impl Shared {
         if tls_is_missing {
             serving.router = tls_required();
         }
-        serve(stream, place, from, serving).await;
+        serve(stream, place, from, serving, outdated).await;
     }
 
     /// Logs that somebody was not let in among the nodes: once a minute for each kind of reason, with how often it came.

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -29,6 +31,9 @@ use crate::failure::Failure;
 /// The most bytes of a request's head, and of what is read ahead of a connection.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
+/// How long a connection that is to end waits for a request that may be on its way already.
+const LAST_REQUEST_WAIT: Duration = Duration::from_secs(1);
+
 /// What all connections are served by.
 #[derive(Clone)]
 pub(crate) struct Serving {
@@ -45,15 +50,17 @@ pub(crate) struct From {
     pub(crate) node: Option<FromNode>,
 }
 
-/// Serves one connection to its end.
-pub(crate) async fn serve<S>(stream: S, place: Place, from: From, serving: Serving)
+/// Serves one connection to its end, or until it is `outdated`. Then the request under way is answered. If none is, one that comes within [`LAST_REQUEST_WAIT`] is: it may have
+/// been sent before its sender could know. Its answer says that the connection ends, so that nothing is sent behind it.
+pub(crate) async fn serve<S>(stream: S, place: Place, from: From, serving: Serving, outdated: impl Future<Output = ()>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Serving { router, mut stopping } = serving;
     let entry = place.entry.clone();
+    let last = Arc::new(AtomicBool::new(false));
     let service = service_fn({
-        let entry = entry.clone();
+        let (entry, last) = (entry.clone(), last.clone());
         move |mut request: hyper::Request<Incoming>| {
             entry.set(Phase::Busy);
             let under_way = UnderWay(entry.clone());
@@ -61,13 +68,16 @@ where
             if let Some(node) = from.node {
                 request.extensions_mut().insert(node);
             }
-            let mut router = router.clone();
+            let (mut router, last) = (router.clone(), last.clone());
             async move {
                 let request: Request = request.map(Body::new);
-                let response: Response = match router.call(request).await {
+                let mut response: Response = match router.call(request).await {
                     Ok(response) => response,
                     Err(never) => match never {},
                 };
+                if last.load(Ordering::Acquire) {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 Ok::<_, Infallible>(response.map(|body| Counted { body, _under_way: under_way }))
             }
         }
@@ -76,6 +86,12 @@ where
     let mut connection =
         std::pin::pin!(http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).serve_connection(stream, service));
     let mut told = false;
+    let mut ending = std::pin::pin!(async {
+        outdated.await;
+        last.store(true, Ordering::Release);
+        // sleep: what is on its way gives no sign before it comes; this long it is waited for.
+        tokio::time::sleep(LAST_REQUEST_WAIT).await;
+    });
     loop {
         tokio::select! {
             outcome = connection.as_mut() => {
@@ -90,6 +106,10 @@ where
             }
             // An error means that the server is gone.
             _ = stopping.wait_for(|stop| *stop), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = ending.as_mut(), if !told => {
                 told = true;
                 connection.as_mut().graceful_shutdown();
             }
@@ -142,5 +162,71 @@ impl HttpBody for Counted {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::Notify;
+
+    use super::super::table::{Connections, Waits};
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n";
+
+    /// Reads one answer, whose body is `done`.
+    async fn answer(stream: &mut DuplexStream) -> String {
+        let mut text = String::new();
+        while !text.ends_with("done") {
+            let mut chunk = [0; 256];
+            let count = stream.read(&mut chunk).await.expect("a stream in memory");
+            assert_ne!(count, 0, "the connection ended after {text:?}");
+            text.push_str(std::str::from_utf8(&chunk[..count]).expect("text"));
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_outdated_answers_what_was_sent_before_that_could_be_known() {
+        for ends_while_busy in [true, false] {
+            let wait = Duration::from_secs(60);
+            let table = Connections::new(1, Waits { first: wait, head: wait, idle: wait, stall: wait });
+            let place = table.admit(IpAddr::from([127, 0, 0, 1])).expect("room");
+            let (outdated, begun, release) =
+                (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(Notify::new()));
+            let (told, held) = (begun.clone(), release.clone());
+            let slow = move || async move {
+                told.notify_one();
+                held.notified().await;
+                "done"
+            };
+            let (_stop, stopping) = watch::channel(false);
+            let serving = Serving { router: Router::new().route("/slow", axum::routing::get(slow)), stopping };
+            let from = From { address: SocketAddr::from(([127, 0, 0, 1], 1)), node: None };
+            let (mut client, stream) = tokio::io::duplex(1 << 16);
+            let ends = outdated.clone();
+            let served = tokio::spawn(serve(stream, place, from, serving, async move { ends.notified().await }));
+            if ends_while_busy {
+                client.write_all(REQUEST).await.expect("it is open");
+                begun.notified().await;
+                outdated.notify_one();
+                // sleep: the connection would have ended by then if it did not wait for its answer.
+                tokio::time::sleep(LAST_REQUEST_WAIT * 3 / 2).await;
+                release.notify_one();
+            } else {
+                outdated.notify_one();
+                // sleep: as before; so late a request may still be on its way.
+                tokio::time::sleep(LAST_REQUEST_WAIT / 2).await;
+                client.write_all(REQUEST).await.expect("it is open");
+                release.notify_one();
+            }
+            let text = answer(&mut client).await;
+            assert!(text.starts_with("HTTP/1.1 200") && text.contains("connection: close"), "{text}");
+            assert_eq!(client.read(&mut [0]).await.expect("a stream in memory"), 0, "it ends with that answer");
+            served.await.expect("it does not panic");
+        }
     }
 }

@@ -59,9 +59,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         }
     }
 
-    /// Called once everything that was written has been taken.
+    /// Ends once everything that was written has been taken.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(context));
+        let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context) else {
+            self.entry.stalls();
+            return Poll::Pending;
+        };
         self.taken = 0;
         self.entry.takes();
         Poll::Ready(flushed)

@@ -1,5 +1,7 @@
 //! What a reader cannot do to a writer, and one bearer to another.
 
+use std::io::Write;
+
 use highwater_http::{Limits, Tokens};
 use serde_json::{Value, json};
 
@@ -136,4 +138,80 @@ fn what_is_made_of_a_body_takes_room() {
     let refused = served.post_bytes("/db/main/sql", &[], body.as_bytes());
     assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("OVERLOADED")));
     assert_eq!(served.rows("SELECT 1"), json!([[1]]));
+}
+
+#[test]
+fn requests_under_way_have_a_limit_and_readers_half_of_it() {
+    let served = guarded(Limits { requests: 4, ..Limits::default() });
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let body = json!({ "sql": endless }).to_string();
+    let head = format!(
+        "POST /db/main/sql HTTP/1.1\r\nhost: x\r\nauthorization: Bearer read\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let asking: Vec<_> = (0..2)
+        .map(|_| {
+            let mut socket = served.socket();
+            socket.write_all(format!("{head}{body}").as_bytes()).expect("the request leaves");
+            socket
+        })
+        .collect();
+    served.until("two requests", |served| served.metric("highwater_requests_open") == 2.0);
+    let refused = served.ask("reader", "/db/main/sql", Some(&json!({"sql": "SELECT 1"})));
+    assert_eq!(refused.status, 503);
+    assert!(message(&refused.json()).contains("4 requests under way"), "{}", refused.json());
+    assert_eq!(served.ask("full", "/db/main/sql", Some(&json!({"sql": "SELECT 1"}))).status, 200);
+    drop(asking);
+    served.until("their end", |served| {
+        served.ask("reader", "/db/main/sql", Some(&json!({"sql": "SELECT 1"}))).status == 200
+    });
+}
+
+#[test]
+fn a_reader_who_takes_every_thread_for_reading_keeps_no_writer_out() {
+    let served = guarded(Limits { threads: 2, ..Limits::default() });
+    served.ask("full", "/db/main/sql", Some(&json!({"sql": "CREATE TABLE t (a)"})));
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let body = json!({ "sql": endless }).to_string();
+    let request = format!(
+        "POST /db/main/sql HTTP/1.1\r\nhost: x\r\nauthorization: Bearer read\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let asking: Vec<_> = (0..8)
+        .map(|_| {
+            let mut socket = served.socket();
+            socket.write_all(request.as_bytes()).expect("the request leaves");
+            socket
+        })
+        .collect();
+    served.until("the requests", |served| served.metric("highwater_requests_open") == 8.0);
+    for sql in ["SELECT count(*) FROM t", "INSERT INTO t VALUES (1)"] {
+        assert_eq!(served.ask("full", "/db/main/sql", Some(&json!({ "sql": sql }))).status, 200, "{sql}");
+    }
+    drop(asking);
+}
+
+#[test]
+fn what_is_answered_beside_rows_takes_room_and_messages_have_an_end() {
+    let served = Served::with(Limits { answers_bytes: 40_000_000, ..Limits::default() }, Tokens::default());
+    let long = "a".repeat(1_000_000);
+    let refused = served.post("/db/main/sql", &json!({"sql": format!("SELECT t.\"{long}\"")}));
+    let text = message(&refused.json()).to_string();
+    assert!(refused.status == 400 && text.len() < 2100 && text.ends_with("... (cut)"), "{} bytes", text.len());
+    let ask = |sql: String, request: Value| {
+        let requests: Vec<Value> = std::iter::once(json!({"type": "store_sql", "sql_id": 1, "sql": sql}))
+            .chain(std::iter::repeat_n(request, 10))
+            .chain([json!({"type": "close"})])
+            .collect();
+        let (_, results) = served.pipeline(&Value::Null, json!(requests));
+        results[1..11].iter().filter(|result| result["error"]["code"] == "OVERLOADED").count()
+    };
+    let named = format!("SELECT 1 AS \"{long}\"");
+    // Seven times its length each, and what SQLite takes for the text while it runs: three or four fit.
+    let executed = ask(named.clone(), json!({"type": "execute", "stmt": {"sql_id": 1}}));
+    let described = ask(named, json!({"type": "describe", "sql_id": 1}));
+    assert!((6..=8).contains(&executed) && (6..=8).contains(&described), "{executed}, {described} of 10 refused");
+    let many = json!({"requests": vec![json!({"type": "get_autocommit"}); 60_000]});
+    assert_eq!(served.post("/v2/pipeline", &many).status, 503, "512 bytes for each are more than 30,000,000");
+    served.until("the room of answers", |served| served.metric("highwater_answers_bytes") == 0.0);
 }

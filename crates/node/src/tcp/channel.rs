@@ -15,6 +15,8 @@ use super::tls::{LINK_PROTOCOL, NodeTls, exported};
 /// How long either end may take to introduce itself, TLS included.
 pub(crate) const HELLO_WAIT: Duration = Duration::from_secs(5);
 const DIAL_WAIT: Duration = Duration::from_secs(1);
+/// How long the other end may take to take what a connection still holds that is replaced.
+const FINISH_WAIT: Duration = Duration::from_millis(500);
 /// Bytes read at once from a plain connection.
 const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes given to TLS at once; it makes records of at most 16 KiB.
@@ -138,6 +140,24 @@ impl Dialled {
     /// The socket, for whoever waits for its end. Nothing is ever received on it but what TLS says to itself.
     pub(crate) fn socket(&self) -> io::Result<TcpStream> {
         self.stream.try_clone()
+    }
+
+    /// Sends nothing more, and waits until the other end has taken everything and ended it, a bounded time.
+    pub(crate) fn finish(mut self) {
+        let until = Instant::now() + FINISH_WAIT;
+        let _ = self.stream.shutdown(Shutdown::Write);
+        let mut chunk = [0; 64];
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stream.set_read_timeout(Some(left)).is_err() {
+                break;
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(count) if count > 0 => {}
+                _ => break,
+            }
+        }
+        self.end();
     }
 
     /// Ends it; that the other end may have done so before is no matter.

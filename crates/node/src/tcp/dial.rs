@@ -1,4 +1,8 @@
 //! One dialled connection: kept up, written to, watched.
+//!
+//! Once this node proves itself by another secret, a connection that the old one proved is replaced while it still works, since the other end may accept that secret no longer next: a new one
+//! is dialled, the old one is written to its end, and only when the other end has taken all of it does the new one carry anything. Nothing is lost, nothing overtakes,
+//! and nobody takes it for the loss of a node.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -22,6 +26,9 @@ const QUEUED_BYTES_MAX: usize = 64 << 20;
 const WRITE_BYTES: usize = 256 << 10;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// After a connection could not be replaced by one that the present secret proves.
+const RENEW_AGAIN: Duration = Duration::from_secs(1);
 
 enum ToLink {
     Envelope(Envelope),
@@ -115,7 +122,7 @@ impl Dialler {
                     tracing::info!(node = self.node.0, address = %self.address, "connected");
                     (pause, was_connected, self.last_complaint) = (PAUSE_MIN, true, None);
                     let begun = Instant::now();
-                    match self.pump(connection, &proven, queue) {
+                    match self.pump(connection, proven, queue) {
                         Pumped::Stopped => return,
                         Pumped::Broken => {
                             tracing::info!(node = self.node.0, "the connection broke");
@@ -145,13 +152,9 @@ impl Dialler {
     }
 
     /// Writes what is queued until the connection ends. Several envelopes share a write if they are there together.
-    fn pump(&mut self, mut connection: Dialled, proven: &Proven, queue: &Receiver<ToLink>) -> Pumped {
-        self.connections += 1;
-        let number = self.connections;
-        if let Err(error) = self.watch(&connection, number) {
-            tracing::warn!(node = self.node.0, %error, "a connection cannot be watched");
-            return Pumped::Broken;
-        }
+    fn pump(&mut self, mut connection: Dialled, mut proven: Proven, queue: &Receiver<ToLink>) -> Pumped {
+        let Some(mut number) = self.watched(&connection) else { return Pumped::Broken };
+        let mut renew_at = Instant::now();
         let mut out = BytesMut::new();
         let outcome = loop {
             let Ok(first) = queue.recv() else { break Pumped::Stopped };
@@ -171,7 +174,7 @@ impl Dialler {
             if let Some(end) = end {
                 break end;
             }
-            if !self.introduction.still_accepts(proven) {
+            if !self.introduction.still_accepts(&proven) {
                 tracing::info!(node = self.node.0, "the cluster secret was replaced: the connection is made anew");
                 break Pumped::Broken;
             }
@@ -179,6 +182,24 @@ impl Dialler {
                 break Pumped::Broken;
             }
             out.clear();
+            if self.introduction.proves_otherwise(&proven) && Instant::now() >= renew_at {
+                match dial(&self.address, self.node, &self.introduction, &self.tls) {
+                    Ok((new, by)) => {
+                        connection.finish();
+                        self.version = by.version;
+                        (connection, proven) = (new, by);
+                        match self.watched(&connection) {
+                            Some(new) => number = new,
+                            None => break Pumped::Broken,
+                        }
+                        tracing::info!(node = self.node.0, "connected anew by the present cluster secret");
+                    }
+                    Err(error) => {
+                        self.complain(&error);
+                        renew_at = Instant::now() + RENEW_AGAIN;
+                    }
+                }
+            }
         };
         // The thread that watches it ends with it.
         connection.end();
@@ -193,6 +214,16 @@ impl Dialler {
         if let Err(error) = codec::encode(envelope, self.version, out) {
             tracing::error!(node = self.node.0, %error, "a message cannot travel");
         }
+    }
+
+    /// Gives a connection the next number, under which its end is told; nothing if that cannot be.
+    fn watched(&mut self, connection: &Dialled) -> Option<u64> {
+        self.connections += 1;
+        let watched = self.watch(connection, self.connections);
+        watched
+            .inspect_err(|error| tracing::warn!(node = self.node.0, %error, "a connection cannot be watched"))
+            .ok()
+            .map(|()| self.connections)
     }
 
     /// Starts a thread that notices the end of the connection: nothing is received on it that would mean anything.

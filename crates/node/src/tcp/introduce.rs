@@ -144,6 +144,14 @@ impl Introduction {
         }
     }
 
+    /// Whether this node proves itself by another secret now than the one by which it proved a connection that it dialled.
+    pub(crate) fn proves_otherwise(&self, proven: &Proven) -> bool {
+        match (&proven.secret, &self.secrets) {
+            (Some(secret), Some(secrets)) => *secret != secrets.present(),
+            _ => false,
+        }
+    }
+
     /// Keys for batons that all nodes of the cluster arrive at: the first is for new ones, all are accepted.
     pub(crate) fn shared_keys(&self) -> Vec<[u8; 32]> {
         assert_ne!(self.cluster(), 0, "the keys are the formed cluster's");

@@ -117,6 +117,7 @@ unsafe impl Send for Conn {}
 impl Conn {
     /// Opens a file, and installs the hooks before anything is prepared: a DELETE that was prepared without them would report no rows.
     pub(crate) fn open(location: impl Into<Location>, mode: OpenMode, hooks: Hooks) -> Result<Conn, Failure> {
+        super::memory::install();
         let Location { path, vfs } = location.into();
         let flags = match mode {
             OpenMode::Create => ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE,

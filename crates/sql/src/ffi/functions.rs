@@ -13,6 +13,7 @@ use rusqlite::ffi;
 use super::bounded;
 use super::conn::{Conn, Failure};
 use super::hooks::{Hooks, contained};
+use super::memory;
 use super::originals::ContextLayout;
 use super::running::interrupted;
 use super::search;
@@ -249,6 +250,11 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    fn no_memory(&self) {
+        // SAFETY: the context of the call.
+        unsafe { ffi::sqlite3_result_error_nomem(self.context) };
+    }
+
     fn stopped(&self, stopped: Stopped) {
         // SAFETY: the context of the call.
         unsafe {
@@ -358,7 +364,12 @@ unsafe extern "C" fn replace(context: Context, count: c_int, values: Values) {
                 return Ok(());
             }
             let Some(by) = arguments.bytes(2) else { return Ok(()) };
-            arguments.text(&functions::replace(text, pattern, by, arguments.limit(ffi::SQLITE_LIMIT_LENGTH))?);
+            let bytes_max = arguments.limit(ffi::SQLITE_LIMIT_LENGTH);
+            let most = text.len().saturating_mul(by.len() / pattern.len() + 1).min(bytes_max);
+            match memory::hold(most) {
+                Some(_held) => arguments.text(&functions::replace(text, pattern, by, bytes_max)?),
+                None => arguments.no_memory(),
+            }
             Ok(())
         });
     }
@@ -392,9 +403,12 @@ unsafe extern "C" fn unhex(context: Context, count: c_int, values: Values) {
     // SAFETY: what SQLite gave.
     unsafe {
         run(context, count, values, |arguments, pace| {
-            if let (Some(digits), Some(passed)) = (arguments.bytes(0), arguments.bytes(1))
-                && let Some(bytes) = functions::unhex(digits, passed, pace)?
-            {
+            let (Some(digits), Some(passed)) = (arguments.bytes(0), arguments.bytes(1)) else { return Ok(()) };
+            let Some(_held) = memory::hold(digits.len() / 2) else {
+                arguments.no_memory();
+                return Ok(());
+            };
+            if let Some(bytes) = functions::unhex(digits, passed, pace)? {
                 arguments.blob(&bytes);
             }
             Ok(())

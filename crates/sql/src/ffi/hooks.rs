@@ -96,7 +96,7 @@ impl Hooks {
             }
         }
         let _restore = Restore(&self.internal, self.internal.replace(internal));
-        run()
+        if internal { super::memory::unrefused(run) } else { run() }
     }
 
     /// From here on, whatever runs on the connection is interrupted when the allowance ends.

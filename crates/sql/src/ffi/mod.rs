@@ -7,6 +7,7 @@ mod bounded;
 mod conn;
 mod functions;
 mod hooks;
+pub(crate) mod memory;
 mod originals;
 mod running;
 mod search;

@@ -78,6 +78,12 @@ impl Stmt {
         unsafe { ffi::sqlite3_clear_bindings(self.raw.as_ptr()) };
     }
 
+    /// How many bytes of memory it takes while it does not run.
+    pub(crate) fn memory(&self) -> usize {
+        // SAFETY: the statement is alive; nothing is reset.
+        unsafe { ffi::sqlite3_stmt_status(self.raw.as_ptr(), ffi::SQLITE_STMTSTATUS_MEMUSED, 0) }.max(0) as usize
+    }
+
     /// Whether it changes no database file by itself.
     pub(crate) fn readonly(&self) -> bool {
         // SAFETY: the statement is alive.

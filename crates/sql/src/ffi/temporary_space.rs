@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::ffi;
 
-use super::running::start;
-
 /// The extended result code of a write that does not fit. SQLite has no extended codes for a full disk, and passes this one on.
 pub(crate) const TEMPORARY_FULL: c_int = ffi::SQLITE_FULL | (0x7e << 8);
 
@@ -69,7 +67,10 @@ pub(crate) fn count_temporary_files() -> Result<(), c_int> {
     // SAFETY: the once-lock lets one thread fill the structure. What SQLite finds stays registered for the life of the process, like ours, and its functions
     // do not look at which VFS they are called with; where they would, `open` gives them the real one. The name is NUL-terminated.
     *OUTCOME.get_or_init(|| unsafe {
-        start()?;
+        let code = ffi::sqlite3_initialize();
+        if code != ffi::SQLITE_OK {
+            return Err(code);
+        }
         let real = ffi::sqlite3_vfs_find(ptr::null());
         if real.is_null() {
             return Err(ffi::SQLITE_INTERNAL);

@@ -2,13 +2,19 @@
 
 mod adopted;
 mod attacks;
+mod crowds;
+mod encrypted;
+mod left;
+mod load;
 mod lost_folders;
 #[path = "../../../src/net.rs"]
 mod net;
 mod partitions;
 mod paused_leader;
+mod rotation;
 mod siege;
 mod strangers;
+mod unread;
 mod writers;
 
 use std::collections::BTreeMap;
@@ -69,12 +75,39 @@ impl Roles {
     }
 }
 
+/// How clients reach the nodes of a cluster.
+#[derive(Clone, Default)]
+struct Access {
+    /// The certificates that the nodes' must lead to; without, the nodes speak no TLS with clients.
+    ca: Option<PathBuf>,
+    /// A file with a token whose bearers may do everything.
+    token_file: Option<PathBuf>,
+}
+
+impl Access {
+    /// The token.
+    fn token(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.token_file.as_ref()?).expect("the file of the token");
+        Some(text.trim().to_owned())
+    }
+
+    /// The same as arguments of a command.
+    fn arguments(&self) -> Vec<String> {
+        let named = [("--ca", &self.ca), ("--token-file", &self.token_file)];
+        let given =
+            named.into_iter().filter_map(|(name, path)| Some([name.to_owned(), path.as_ref()?.display().to_string()]));
+        given.flatten().collect()
+    }
+}
+
 /// A cluster of three. Dropping it kills its nodes.
 struct Cluster {
     // Before `folder`, so that the processes are gone before their files are.
     processes: BTreeMap<u32, Process>,
     addresses: BTreeMap<u32, SocketAddr>,
+    /// In each, `{id}` stands for the node's id.
     arguments: Vec<String>,
+    access: Access,
     /// The limit of open files of each node, if it is another than the machine's.
     open_files: Option<u32>,
     net: Net,
@@ -84,16 +117,21 @@ struct Cluster {
 impl Cluster {
     /// Starts three nodes with these arguments to `serve` beside their own, and waits until they serve.
     fn start(arguments: &[&str]) -> Cluster {
-        Cluster::start_limited(None, arguments)
+        Cluster::start_as(Access::default(), None, arguments)
     }
 
     /// The same, with a limit of open files.
     fn start_limited(open_files: Option<u32>, arguments: &[&str]) -> Cluster {
+        Cluster::start_as(Access::default(), open_files, arguments)
+    }
+
+    /// The same, for nodes that are reached in another way than by default.
+    fn start_as(access: Access, open_files: Option<u32>, arguments: &[&str]) -> Cluster {
         let addresses: BTreeMap<u32, SocketAddr> = IDS.into_iter().map(|id| (id, free_address())).collect();
         let net = Net::new(&addresses, free_address);
         let folder = TempDir::new().expect("a temporary folder");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut cluster = Cluster { processes: BTreeMap::new(), addresses, arguments, open_files, net, folder };
+        let mut cluster = Cluster { processes: BTreeMap::new(), addresses, arguments, access, open_files, net, folder };
         for id in IDS {
             std::fs::create_dir(cluster.folder_of(id)).expect("a folder can be made");
             cluster.start_node(id);
@@ -117,7 +155,24 @@ impl Cluster {
     }
 
     fn url(&self, id: u32) -> String {
-        format!("http://{}", self.addresses[&id])
+        let scheme = if self.access.ca.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.addresses[&id])
+    }
+
+    /// How a client is configured that knows one node alone.
+    fn config(&self, id: u32) -> Config {
+        let ca = self.access.ca.as_ref().map(|path| std::fs::read(path).expect("the certificates to trust"));
+        Config { discover: false, token: self.token(), ca, ..Config::new([self.url(id)]) }
+    }
+
+    /// A client that knows one node alone.
+    fn client(&self, id: u32) -> Client {
+        Client::with(self.config(id)).expect("a client")
+    }
+
+    /// What a node answers to a GET.
+    fn fetch(&self, id: u32, path: &str, wait: Duration) -> Option<(u16, Vec<u8>)> {
+        highwater_client::fetch_from(&Config { connect: wait, ..self.config(id) }, path, wait).ok()
     }
 
     /// The list of nodes as that one is given it: itself where it is, the others where their proxies are.
@@ -137,7 +192,8 @@ impl Cluster {
             }
         };
         command.args(["serve", "--id", &id.to_string(), "--data"]).arg(self.data(id));
-        command.args(["--listen", &self.addresses[&id].to_string(), "--peers", &self.peers(id)]).args(&self.arguments);
+        command.args(["--listen", &self.addresses[&id].to_string(), "--peers", &self.peers(id)]);
+        command.args(self.arguments.iter().map(|argument| argument.replace("{id}", &id.to_string())));
         command
     }
 
@@ -161,9 +217,17 @@ impl Cluster {
 
     /// What a node knows by itself, if it answers.
     fn status(&self, id: u32) -> Option<Value> {
-        let (status, body) =
-            highwater_client::fetch(&self.url(id), "/status?scope=node", Duration::from_secs(2)).ok()?;
+        let (status, body) = self.fetch(id, "/status?scope=node", Duration::from_secs(2))?;
         serde_json::from_slice(&body).ok().filter(|_| status == 200)
+    }
+
+    /// The token by which the nodes are reached, if they were started with one.
+    fn token(&self) -> Option<String> {
+        let given = || {
+            let at = self.arguments.iter().position(|argument| argument == "--token")?;
+            self.arguments.get(at + 1).cloned()
+        };
+        self.access.token().or_else(given)
     }
 
     /// `main` as a node knows it.
@@ -188,7 +252,7 @@ impl Cluster {
     /// Waits until all nodes are ready and agree who does what.
     fn roles(&self) -> Roles {
         wait_for("all nodes serve and agree", || {
-            let ready = |id| highwater_client::fetch(&self.url(id), "/ready", PATIENCE).is_ok_and(|(s, _)| s == 200);
+            let ready = |id| self.fetch(id, "/ready", PATIENCE).is_some_and(|(status, _)| status == 200);
             let [one, two, three] = IDS.map(|id| self.roles_at(id).filter(|_| ready(id)));
             one.filter(|_| one == two && two == three)
         })
@@ -216,9 +280,7 @@ impl Cluster {
 
     /// A statement that writes, once, through one node alone.
     fn write(&self, id: u32, sql: &str) {
-        let config = Config { discover: false, ..Config::new([self.url(id)]) };
-        let mut client = Client::with(config).expect("a client");
-        let wrote = client.execute("main", &Transaction::of(sql, []));
+        let wrote = self.client(id).execute("main", &Transaction::of(sql, []));
         wrote.unwrap_or_else(|error| panic!("node {id}: {sql}: {error}\n{}", self.log(id)));
     }
 
@@ -256,7 +318,10 @@ impl Cluster {
     /// That the replicas agree, as one node finds.
     fn verify_at(&self, id: u32) {
         let mut command = Command::new(HIGHWATER);
-        command.args(["verify", "--json", "--url", &self.url(id)]).stdin(Stdio::null());
+        command.args(["verify", "--json", "--url", &self.url(id)]).args(self.access.arguments()).stdin(Stdio::null());
+        if self.access.token_file.is_none() {
+            command.args(self.token().iter().flat_map(|token| ["--token", token]));
+        }
         let output = command.output().expect("the binary starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "verify at node {id}: {text} {}", String::from_utf8_lossy(&output.stderr));
