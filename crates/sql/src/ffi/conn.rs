@@ -11,6 +11,7 @@ use rusqlite::ffi;
 use super::functions;
 use super::hooks::{self, Hooks};
 use super::stmt::{Step, Stmt};
+use super::temporary_space::count_temporary_files;
 
 /// Prepared statements kept for each connection. Beyond it all are dropped: an application that makes a new text for every request gains nothing from
 /// a cleverer rule.
@@ -129,6 +130,11 @@ impl Conn {
         let name = CString::new(name).map_err(|_| Failure {
             code: ffi::SQLITE_CANTOPEN,
             message: format!("a path with a NUL byte in it: {}", path.display()),
+            offset: None,
+        })?;
+        count_temporary_files().map_err(|code| Failure {
+            code,
+            message: "SQLite does not start".to_string(),
             offset: None,
         })?;
         let mut db = ptr::null_mut();
