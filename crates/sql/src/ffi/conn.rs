@@ -150,11 +150,14 @@ impl Conn {
         if code != ffi::SQLITE_OK {
             return Err(conn.failure(code));
         }
+        // If something fails in here, the connection is closed, and whoever closes the last one writes SQLite's log back: nobody has asked for that.
+        conn.set_switch(ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // SAFETY: the context is freed only after the handle is closed (see `shut`), so the pointers that SQLite keeps stay valid.
         unsafe {
             hooks::install(conn.db, conn.hooks);
             conn.hooks().internally(|| functions::install(&conn, conn.hooks))?;
         }
+        conn.set_switch(ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         Ok(conn)
     }
 
