@@ -175,7 +175,7 @@ fn status_of(code: &str) -> StatusCode {
         | "STATEMENT_TOO_LARGE"
         | "TRANSACTION_TOO_LARGE"
         | "RESPONSE_TOO_LARGE" => StatusCode::PAYLOAD_TOO_LARGE,
-        "SQLITE_FULL" => StatusCode::INSUFFICIENT_STORAGE,
+        "SQLITE_FULL" | "TEMPORARY_SPACE_FULL" => StatusCode::INSUFFICIENT_STORAGE,
         "CANCELLED"
         | "SQLITE_BUSY"
         | "SQLITE_LOCKED"

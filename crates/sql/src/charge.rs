@@ -1,4 +1,4 @@
-//! The memory that the rows of a result take, and whom it is taken from.
+//! The memory that a result takes, its rows and the names of its columns, and whom it is taken from.
 
 use std::fmt;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl<'a> Meter<'a> {
         if self.memory > self.options.result_memory_max {
             let most = self.options.result_memory_max;
             return Err(too_large(format!(
-                "the rows of the result take more than {most} bytes of memory, the most that those of one may"
+                "the rows and column names of the result take more than {most} bytes of memory, the most that those of one may"
             )));
         }
         let Some(taken) = &mut self.taken else { return Ok(()) };
@@ -168,6 +168,14 @@ mod tests {
         assert_eq!(left(), 100_000);
 
         let mut large = meter();
+        let mut named = meter();
+        let refused = (0..200)
+            .find_map(|_| named.columns(&[Column { name: "n".repeat(500), decl_type: None }]).err())
+            .expect("it is full");
+        assert_eq!(refused.code, "OVERLOADED");
+        drop(named);
+        assert_eq!(left(), 100_000);
+
         let refused = (0..200).find_map(|_| large.value(ValueRef::Blob(&[0; 1000])).err()).expect("it is full");
         assert_eq!((refused.code.as_str(), refused.message.as_str()), ("OVERLOADED", "the room is full"));
         drop(large);

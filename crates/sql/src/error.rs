@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::ffi;
 
 use crate::api::SqlError;
-use crate::ffi::{Failure, memory};
+use crate::ffi::{Failure, TEMPORARY_FULL, memory, temporary_bytes};
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +99,15 @@ pub(crate) fn cancelled() -> SqlError {
 
 /// The code of a failure of SQLite's: its own name, or ours where it is about a limit or the text.
 pub(crate) fn from_failure(failure: Failure) -> SqlError {
+    if failure.code == TEMPORARY_FULL {
+        let (used, most) = temporary_bytes();
+        return error(
+            "TEMPORARY_SPACE_FULL",
+            format!(
+                "the temporary files of all statements on this node may have {most} bytes together, they have {used}, and the statement needed more: sort or keep less in temporary tables, or try again later"
+            ),
+        );
+    }
     if failure.primary() == ffi::SQLITE_NOMEM {
         match memory::refusal() {
             Some(memory::Refusal::Full(refusal)) => return error("OVERLOADED", refusal),

@@ -60,7 +60,7 @@ pub use folder::Folder;
 pub use memory::{bounded, return_freed_memory};
 pub use options::Options;
 pub use session::Session;
-pub use temporary::set_temporary_folder;
+pub use temporary::{set_temporary_folder, set_temporary_space, temporary_space_used};
 pub use value::Value;
 
 #[cfg(test)]

@@ -144,21 +144,23 @@ fn take_row(stmt: &Stmt, rows: &mut Vec<Vec<Value>>, meter: &mut Meter<'_>) -> R
     meter.row(rows.capacity() - before)
 }
 
-/// What is said of a statement that failed: if it was interrupted, why.
+/// What is said of a statement that failed: if it was interrupted, why. One that is overdue is given no large pieces of memory any more, and fails of that.
 pub(crate) fn interrupted(client: &Client, failure: Failure) -> SqlError {
-    if failure.primary() == ffi::SQLITE_INTERRUPT && client.hooks().is_cancelled() {
+    let hooks = client.hooks();
+    let starved = failure.primary() == ffi::SQLITE_NOMEM && hooks.interrupted();
+    if failure.primary() != ffi::SQLITE_INTERRUPT && !starved {
+        return from_failure(failure);
+    }
+    if hooks.is_cancelled() {
         return cancelled();
     }
-    if failure.primary() == ffi::SQLITE_INTERRUPT && client.hooks().stopping() {
+    if hooks.stopping() {
         return error(
             "NOT_READY",
             "the statement was interrupted, since this node's part in the database changes: it had no effect, try again",
         );
     }
-    if failure.primary() == ffi::SQLITE_INTERRUPT {
-        return error("TRANSACTION_TIMEOUT", "the statement ran for longer than it may and was interrupted");
-    }
-    from_failure(failure)
+    error("TRANSACTION_TIMEOUT", "the statement ran for longer than it may and was interrupted")
 }
 
 /// The marks that the savepoints of a transaction left in its records.

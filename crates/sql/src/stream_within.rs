@@ -112,7 +112,10 @@ impl Stream {
         match result {
             Ok(_) => unreachable!("answered above"),
             Err(failed) => {
-                if let Some(code) = ends_transaction(&failed) {
+                let ended_by_sqlite =
+                    !matches!(self.transaction.as_ref().map(|open| &open.side), Some(Side::Undecided) | None)
+                        && self.client().autocommit();
+                if let Some(code) = ends_transaction(&failed, ended_by_sqlite) {
                     self.roll_back();
                     let told = SqlError { code: code.to_string(), ..failed.clone() };
                     self.lost = Some(Lost { error: told, in_transaction: true });
@@ -268,13 +271,20 @@ impl Stream {
     }
 }
 
-/// Whether a failure has ended the transaction by an interrupt, or ends it now: what comes later must not run on its own. Told then by this code.
-fn ends_transaction(failed: &SqlError) -> Option<&'static str> {
+/// Whether a failure has ended the transaction, or ends it now: what comes later must not run on its own. Told then by this code. SQLite itself ends one when
+/// it has no room or no memory; where a constraint asks for it (`OR ROLLBACK`), what comes later does run on its own, as in SQLite.
+fn ends_transaction(failed: &SqlError, ended_by_sqlite: bool) -> Option<&'static str> {
     match failed.code.as_str() {
         "TRANSACTION_TIMEOUT" => Some("TRANSACTION_TIMEOUT"),
         "TRANSACTION_TOO_LARGE" => Some("TRANSACTION_TOO_LARGE"),
         "CANCELLED" => Some("CANCELLED"),
         "NOT_READY" => Some("STREAM_EXPIRED"),
+        "TEMPORARY_SPACE_FULL" => Some("TEMPORARY_SPACE_FULL"),
+        "SQLITE_FULL" if ended_by_sqlite => Some("SQLITE_FULL"),
+        "SQLITE_NOMEM" if ended_by_sqlite => Some("SQLITE_NOMEM"),
+        "SQLITE_IOERR" if ended_by_sqlite => Some("SQLITE_IOERR"),
+        "STATEMENT_TOO_LARGE" if ended_by_sqlite => Some("STATEMENT_TOO_LARGE"),
+        "OVERLOADED" if ended_by_sqlite => Some("OVERLOADED"),
         _ => None,
     }
 }

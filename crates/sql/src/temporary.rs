@@ -1,9 +1,9 @@
-//! Where SQLite puts its temporary files: those of sorts, of temporary tables, and of what it may have to undo.
+//! Where SQLite puts its temporary files, and how many bytes they may have: those of sorts, of temporary tables, and of what it may have to undo.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::ffi::set_temporary_directory;
+use crate::ffi::{set_temporary_bytes_max, set_temporary_directory, temporary_bytes};
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
@@ -26,4 +26,15 @@ pub fn set_temporary_folder(folder: &Path) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Sets how many bytes the temporary files of the whole process may have together, of all databases; 4 GiB unless it is set. Each counts as the greatest size it
+/// reached, until it is closed. A statement that needs more fails: `TEMPORARY_SPACE_FULL`. Files in a VFS that a database was given by name are not counted.
+pub fn set_temporary_space(bytes_max: u64) {
+    set_temporary_bytes_max(bytes_max);
+}
+
+/// How many bytes the temporary files of the whole process have now.
+pub fn temporary_space_used() -> u64 {
+    temporary_bytes().0
 }

@@ -6,14 +6,11 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Bench, statement};
-use highwater_sql::{Session, Value};
-
-/// How long each statement may run, and how much longer it does at most.
-const DEADLINE: Duration = Duration::from_secs(1);
-const BEYOND: Duration = Duration::from_secs(1);
+use common::Bench;
+use common::timed::{BEYOND, DEADLINE, timed};
+use highwater_sql::Value;
 
 /// The greatest values, each made by a query: nearly 16 MiB.
 const VALUES: [(&str, &str); 12] = [
@@ -50,25 +47,6 @@ fn make(bench: &Bench) {
     for sql in &statements {
         bench.run(&[sql]).unwrap_or_else(|failed| panic!("{sql}: {failed}"));
     }
-}
-
-/// The time that this thread has run, which others that keep the machine busy do not lengthen.
-fn running() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
-}
-
-/// Runs a query and tells how long it ran.
-fn timed(session: &Session, sql: &str) -> Duration {
-    let begun = running();
-    session.allow(Instant::now() + DEADLINE);
-    let outcome = session.execute(&statement(sql)).result;
-    let took = running() - begun;
-    if took > DEADLINE / 2 {
-        let shown: String = sql.chars().take(90).collect();
-        println!("{took:?} {shown}: {:?}", outcome.map(|_| "ended").map_err(|failed| failed.code));
-    }
-    took
 }
 
 /// The functions that are called by name with values, and with how many.

@@ -8,14 +8,14 @@ use common::{Bench, of, reign, soon, statement, transaction};
 use highwater_partition::StateMachine;
 use highwater_sql::{Options, Value};
 
-/// Full-text search copies all that it has marked so far with every word it marks, without a look at anything: this runs for minutes.
-const STUCK: &str = "SELECT length(highlight(f, 0, '<', '>')) FROM f WHERE f MATCH 'a'";
+/// The older full-text search goes through all hits for each letter, without a look at anything: this runs for minutes.
+const STUCK: &str = "SELECT length(matchinfo(f, replace(hex(zeroblob(40000)), '00', 's'))) FROM f WHERE f MATCH 'a'";
 
 fn stuck() -> Bench {
     let bench = Bench::leader_with(Options { statement_max: Duration::from_millis(200), ..common::quick() });
     bench
         .run(&[
-            "CREATE VIRTUAL TABLE f USING fts5(x)",
+            "CREATE VIRTUAL TABLE f USING fts4(x)",
             "INSERT INTO f VALUES(replace(hex(zeroblob(2000000)), '00', 'a '))",
             "CREATE TABLE t(a)",
         ])

@@ -140,6 +140,12 @@ fn results_take_room_while_they_exist() {
     let failed = of(narrow.database.transaction(&transaction(&[many]), soon())).map(|_| ()).unwrap_err();
     assert!(failed.message.contains("262144 bytes of memory"), "{failed}");
     assert_eq!(failed.code, "RESPONSE_TOO_LARGE");
+    // So do long names of columns, also of a result without rows.
+    let named = |bytes: usize| format!("SELECT 1 AS \"{}\" WHERE 0", "n".repeat(bytes));
+    let failed = of(narrow.database.transaction(&transaction(&[&named(1 << 18)]), soon())).map(|_| ()).unwrap_err();
+    assert!(failed.message.contains("262144 bytes of memory"), "{failed}");
+    assert_eq!(ask(&named(BYTES)).unwrap_err().code, "OVERLOADED");
+    assert_eq!(left(), BYTES);
     // A row of many large values is refused before it is copied.
     let wide = format!("SELECT {} FROM (SELECT zeroblob(16000000) AS z)", ["z"; 100].join(","));
     let refused = of(bench.database.transaction(&transaction(&[&wide]), soon())).map(|_| ()).unwrap_err();

@@ -10,6 +10,7 @@ use rusqlite::ffi;
 use super::conn::{Conn, Failure};
 use super::functions::{Context, Function, Values};
 use super::originals::{self, ContextLayout, NAMES, Original};
+use super::running::interrupted;
 use super::stmt::slice;
 use crate::functions;
 
@@ -104,6 +105,10 @@ unsafe extern "C" fn call<const PLACE: usize>(context: Context, count: c_int, va
     unsafe {
         if (*context.cast::<ContextLayout>()).program.is_null() {
             ffi::sqlite3_result_null(context);
+            return;
+        }
+        if interrupted() {
+            ffi::sqlite3_result_error_code(context, ffi::SQLITE_INTERRUPT);
             return;
         }
         let bytes = |at: usize| ffi::sqlite3_value_bytes(*values.add(at)).max(0) as u64;

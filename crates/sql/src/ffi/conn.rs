@@ -11,6 +11,7 @@ use rusqlite::ffi;
 use super::functions;
 use super::hooks::{self, Hooks};
 use super::stmt::{Step, Stmt};
+use super::temporary_space::count_temporary_files;
 
 /// Prepared statements kept for each connection. Beyond it all are dropped: an application that makes a new text for every request gains nothing from
 /// a cleverer rule.
@@ -131,6 +132,11 @@ impl Conn {
             message: format!("a path with a NUL byte in it: {}", path.display()),
             offset: None,
         })?;
+        count_temporary_files().map_err(|code| Failure {
+            code,
+            message: "SQLite does not start".to_string(),
+            offset: None,
+        })?;
         let mut db = ptr::null_mut();
         let vfs = vfs.map_or(ptr::null(), CStr::as_ptr);
         // SAFETY: `name` and `vfs`, if there is one, are NUL-terminated and live through the call; `db` receives a handle even on failure, which is closed below.
@@ -144,11 +150,14 @@ impl Conn {
         if code != ffi::SQLITE_OK {
             return Err(conn.failure(code));
         }
+        // If something fails in here, the connection is closed, and whoever closes the last one writes SQLite's log back: nobody has asked for that.
+        conn.set_switch(ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // SAFETY: the context is freed only after the handle is closed (see `shut`), so the pointers that SQLite keeps stay valid.
         unsafe {
             hooks::install(conn.db, conn.hooks);
             conn.hooks().internally(|| functions::install(&conn, conn.hooks))?;
         }
+        conn.set_switch(ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         Ok(conn)
     }
 

@@ -15,6 +15,8 @@ use super::conn::{Conn, Failure};
 use super::hooks::{Hooks, contained};
 use super::memory;
 use super::originals::ContextLayout;
+use super::running::interrupted;
+use super::search;
 use super::stmt::slice;
 use crate::functions::{self, Pace, Sides, Stopped, Wildcards};
 
@@ -83,6 +85,7 @@ pub(super) unsafe fn install(conn: &Conn, hooks: NonNull<Hooks>) -> Result<(), F
     bounded::install(conn)?;
     // SAFETY: as the caller promises.
     unsafe {
+        search::install(conn, hooks)?;
         install_like(conn, hooks, c"glob", GLOB, &[2])?;
         install_like(conn, hooks, c"like", like_wildcards(false), &[2, 3])
     }
@@ -284,6 +287,10 @@ fn answer(
     arguments: &Arguments<'_>,
     function: impl FnOnce(&Arguments<'_>, &mut Pace<'_>) -> Result<(), Stopped>,
 ) {
+    // What is linear looks at nothing meanwhile, but there may be thousands of calls in a row.
+    if interrupted() {
+        return arguments.stopped(Stopped::Interrupted);
+    }
     let go_on = || !hooks.interrupted();
     match contained(|| function(arguments, &mut Pace::new(&go_on))) {
         Some(Ok(())) => {}

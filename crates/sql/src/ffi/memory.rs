@@ -8,6 +8,9 @@
 //! | up to [`REQUEST_MAX_BYTES`] | taken from the room that answers share, [`STEP_BYTES`] at a time, until the request ends |
 //! | more, or the room is full | refused: SQLite gives up the statement as it does when a machine has no memory (SQLITE_NOMEM) |
 //!
+//! SQLite looks whether it was interrupted where its programs jump. A list of thousands of values, each made of megabytes, has no jump in it. But whoever
+//! makes large values asks for memory: a statement that was interrupted, on any thread, is given no piece of [`LARGE_BYTES`] or more.
+//!
 //! What gives up needs a little memory itself, so a request that was refused gets [`RESERVE_BYTES`] more, in small pieces. Statements of our own are counted
 //! and not refused. Threads that run no request, such as those that apply, are neither.
 
@@ -18,8 +21,11 @@ use std::sync::{Arc, OnceLock};
 
 use rusqlite::ffi;
 
+use super::running::interrupted;
 use crate::allowance::ResultRoom;
 
+/// From how many bytes on a piece is refused to a statement that was interrupted.
+const LARGE_BYTES: isize = 1 << 20;
 /// What every request has.
 const FREE_BYTES: isize = 1 << 20;
 /// What is taken from the room at a time.
@@ -144,6 +150,9 @@ unsafe extern "C" fn realloc(piece: *mut c_void, bytes: c_int) -> *mut c_void {
 
 /// Counts so many bytes for the present request, or says that it does not get them.
 fn take(bytes: isize) -> bool {
+    if bytes >= LARGE_BYTES && interrupted() {
+        return false;
+    }
     PRESENT.with(|present| {
         if !present.counts.get() {
             return true;

@@ -9,9 +9,13 @@ mod functions;
 mod hooks;
 pub(crate) mod memory;
 mod originals;
+mod running;
+mod search;
 mod snapshot;
 mod stmt;
 mod temporary;
+mod temporary_space;
+mod tokenizers;
 pub(crate) mod watchdog;
 
 pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
@@ -19,3 +23,4 @@ pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stmt::{Step, Stmt, ValueRef};
 pub(crate) use temporary::set_temporary_directory;
+pub(crate) use temporary_space::{TEMPORARY_FULL, set_temporary_bytes_max, temporary_bytes};

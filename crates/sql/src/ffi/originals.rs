@@ -101,16 +101,20 @@ pub(super) fn original(place: usize) -> Original {
     FOUND.get().expect("found before any function of ours was installed")[place]
 }
 
+/// What is said if SQLite is not as it is expected to be.
+pub(super) fn differs() -> Failure {
+    Failure {
+        code: ffi::SQLITE_INTERNAL,
+        message: "this is another version of SQLite than our functions were made for".to_string(),
+        offset: None,
+    }
+}
+
 /// All of them; looked up with a connection on which none is replaced yet.
 pub(super) fn find(conn: &Conn) -> Result<&'static [Original; NAMES.len()], Failure> {
     if let Some(found) = FOUND.get() {
         return Ok(found);
     }
-    let differs = || Failure {
-        code: ffi::SQLITE_INTERNAL,
-        message: "this is another version of SQLite than our functions were made for".to_string(),
-        offset: None,
-    };
     // SAFETY: SQLite gives a NUL-terminated string that stays.
     if unsafe { CStr::from_ptr(ffi::sqlite3_sourceid()) } != SOURCE {
         return Err(differs());

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use rusqlite::ffi;
 
 use super::conn::{Failure, failure};
+use super::running::running_on;
 
 /// What a step gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,11 @@ impl Stmt {
         NonNull::new(raw).map(|raw| Stmt { raw, db })
     }
 
+    /// The raw statement, for the other wrappers of this module.
+    pub(super) fn raw(&self) -> *mut ffi::sqlite3_stmt {
+        self.raw.as_ptr()
+    }
+
     fn check(&self, code: c_int) -> Result<(), Failure> {
         if code == ffi::SQLITE_OK { Ok(()) } else { Err(failure(self.db, code)) }
     }
@@ -49,7 +55,7 @@ impl Stmt {
     /// Runs to the next row or to the end. After a failure the statement is reset.
     pub(crate) fn step(&mut self) -> Result<Step, Failure> {
         // SAFETY: the statement is alive.
-        match unsafe { ffi::sqlite3_step(self.raw.as_ptr()) } {
+        match running_on(self.db, || unsafe { ffi::sqlite3_step(self.raw.as_ptr()) }) {
             ffi::SQLITE_ROW => Ok(Step::Row),
             ffi::SQLITE_DONE => Ok(Step::Done),
             code => {

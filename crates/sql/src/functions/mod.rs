@@ -2,12 +2,18 @@
 //!
 //! They work on bytes, as SQLite's do. That their answers are SQLite's is proved by `tests/functions_equal.rs`; `ffi/functions.rs` installs them.
 
+mod bm25;
+mod excerpt;
 mod like;
 mod pretty;
+mod snippet;
 mod strings;
 
+pub(crate) use bm25::Bm25;
+pub(crate) use excerpt::{Code, Hit, SearchedRow, TokenSink, highlight};
 pub(crate) use like::{Wildcards, character_count, first_character, like};
 pub(crate) use pretty::indentation;
+pub(crate) use snippet::snippet;
 pub(crate) use strings::{Sides, instr_blob, instr_text, replace, trim, unhex};
 
 /// Why a function has no answer.
