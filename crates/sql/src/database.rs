@@ -14,7 +14,7 @@ use crate::apply::Applier;
 use crate::client::Client;
 use crate::core::{Core, Frame};
 use crate::error::{MachineError, OpenError, cancelled, error, from_failure};
-use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
+use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, WrittenBack, compile_option_used};
 use crate::folder::Folder;
 use crate::gate::{Entered, Gate};
 use crate::mend;
@@ -262,7 +262,7 @@ pub(crate) fn create(files: &Files) -> Result<Marker, Failure> {
     conn.exec(&format!("BEGIN; PRAGMA writable_schema=ON; {} PRAGMA writable_schema=RESET; COMMIT", names::CREATE))?;
     let snapshot = Snapshot::newest(&conn)?;
     let emptied = conn.checkpoint_truncate()?;
-    assert!(emptied, "nobody else reads a database that is being made");
+    assert_eq!(emptied, WrittenBack::Emptied, "nobody else reads a database that is being made");
     conn.close()?;
     Ok(Marker { salts: snapshot.salts(), frames: snapshot.frames(), applied: 0 })
 }

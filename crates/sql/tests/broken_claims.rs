@@ -2,10 +2,11 @@
 
 mod common;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::{Bench, integer, of, quick, statement};
-use highwater_sql::{Options, Session, SqlError, Value};
+use highwater_sql::{Options, ResultRoom, Session, SqlError, Value, bounded};
 
 /// Runs statements on a stream, each by itself, up to the first that fails.
 fn stream(bench: &Bench, session: &Session, statements: &[&str]) -> Result<(), SqlError> {
@@ -187,4 +188,81 @@ fn an_imported_foreign_key_refers_to_no_table_of_ours() {
     assert_eq!(of(bench.database.import(&path, common::soon())).unwrap_err().code, "SQLITE_AUTH");
     bench.run(&["CREATE TABLE t(a)", "INSERT INTO t VALUES(1)"]).unwrap();
     bench.assert_replicates();
+}
+
+#[test]
+fn writes_that_are_refused_for_the_size_of_the_log_do_not_make_it_grow() {
+    let bench = Bench::leader_with(Options { wal_bytes_checkpoint: 64 << 10, wal_bytes_max: 256 << 10, ..quick() });
+    bench.run(&["CREATE TABLE t(a)", "INSERT INTO t VALUES(1)"]).unwrap();
+    let reader = bench.database.session();
+    stream(&bench, &reader, &["BEGIN", "SELECT * FROM t"]).unwrap();
+    let write = "INSERT INTO t VALUES(zeroblob(10000))";
+    let refused = (0..200).find_map(|_| bench.run(&[write]).err()).unwrap();
+    assert_eq!(refused.code, "OVERLOADED");
+    let size = || std::fs::metadata(bench.dir.path().join("database.sqlite-wal")).unwrap().len();
+    let before = size();
+    for _ in 0..50 {
+        assert_eq!(code(bench.run(&[write])), "OVERLOADED");
+    }
+    assert_eq!(size(), before);
+    stream(&bench, &reader, &["COMMIT"]).unwrap();
+    bench.run(&[write]).unwrap();
+    assert!(size() < before, "the checkpoint is made up for");
+    bench.assert_replicates();
+}
+
+/// A room without an end.
+#[derive(Debug)]
+struct Vast;
+
+impl ResultRoom for Vast {
+    fn take(&self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn give_back(&self, _: usize) {}
+}
+
+#[test]
+fn a_statement_that_doubles_while_it_is_prepared_ends_soon_with_a_clear_error() {
+    let bench = Bench::leader();
+    bench.run(&["CREATE TABLE t(a)", "INSERT INTO t VALUES(1)"]).unwrap();
+    let mut with = "WITH x0(c) AS (SELECT a FROM t)".to_string();
+    for level in 1..=30 {
+        with += &format!(", x{level}(c) AS (SELECT c + c FROM x{})", level - 1);
+    }
+    let query = format!("{with} SELECT length(c) FROM x30");
+    let write = format!("INSERT INTO t {query}");
+    let session = bench.database.session();
+    let begun = Instant::now();
+    let attempt = |run: &dyn Fn() -> Result<(), SqlError>| bounded(Arc::new(Vast), run).unwrap_err().code;
+    for sql in [&query, &write] {
+        assert_eq!(attempt(&|| bench.run(&[sql]).map(drop)), "STATEMENT_TOO_LARGE");
+        assert_eq!(attempt(&|| of(session.execute(&statement(sql))).map(drop)), "STATEMENT_TOO_LARGE");
+        assert_eq!(attempt(&|| session.describe(sql).map(drop)), "STATEMENT_TOO_LARGE");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    bench.run(&["INSERT INTO t VALUES(2)"]).unwrap();
+    assert_eq!(integer(&bench.run(&["SELECT count(*) FROM t"]).unwrap()[0]), 2);
+    bench.assert_replicates();
+}
+
+#[test]
+fn a_list_of_large_values_ends_at_its_deadline_and_keeps_no_checkpoint_away() {
+    let options = Options { wal_bytes_checkpoint: 64 << 10, wal_bytes_max: 256 << 10, ..quick() };
+    let bench = Bench::leader_with(Options { statement_max: Duration::from_millis(300), ..options });
+    bench.run(&["CREATE TABLE t(a)", "INSERT INTO t VALUES(1)"]).unwrap();
+    let column = vec!["length(hex(randomblob(7000000)))"; 20].join("+");
+    let hexes = format!("SELECT {} FROM t LIMIT 1", vec![column.as_str(); 100].join(","));
+    let joined = format!("SELECT {} FROM t", vec!["length(zeroblob(2000000)||a||a||a||a||a)"; 1900].join(","));
+    for sql in [hexes, joined] {
+        let begun = Instant::now();
+        let at = begun + Duration::from_millis(300);
+        let answer = of(bench.database.transaction(&common::transaction(&[&sql]), at));
+        assert_eq!(code(answer), "TRANSACTION_TIMEOUT");
+        assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    }
+    for _ in 0..100 {
+        bench.run(&["INSERT INTO t VALUES(zeroblob(10000))"]).unwrap();
+    }
 }
