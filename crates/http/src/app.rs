@@ -103,7 +103,7 @@ const FILES_KEPT: usize = 256;
 const FILES_OF_A_STREAM: usize = 4;
 
 impl Limits {
-    /// The defaults, made smaller where a process may open fewer files than these need: of what is left when [`FILES_KEPT`] are kept back, half goes to connections of clients, a
+    /// The defaults, made smaller where a process may open fewer files than these need: of what is left when 256 are kept back, half goes to connections of clients, a
     /// quarter to streams, and an eighth each to requests forwarded to others and by others.
     pub fn for_open_files(files: u64) -> Limits {
         let default = Limits::default();

@@ -14,6 +14,9 @@ use crate::node::{HIGHWATER, Node, free_address, pause};
 /// What a node does within some seconds it does within this, whatever the machine is busy with.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A file that holds no certificate.
+const NO_CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+
 fn serve(arguments: &[&str]) -> Output {
     let folder = TempDir::new().expect("a folder");
     let mut command = Command::new(HIGHWATER);
@@ -251,7 +254,8 @@ fn what_cannot_be_meant_is_refused_before_anything_is_touched() {
         (&["--tls-cert", "/nonexistent/cert"], "--tls-key"),
         (&["--tls-key", "/nonexistent/key"], "--tls-cert"),
         (&["--tls-cert", "/nonexistent/cert", "--tls-key", "/nonexistent/key"], "/nonexistent/cert"),
-        (&["--tls-cert", "/dev/null", "--tls-key", "/dev/null"], "-----BEGIN CERTIFICATE-----"),
+        (&["--tls-cert", "/dev/null", "--tls-key", "/dev/null"], "an ordinary file is wanted"),
+        (&["--tls-cert", NO_CERTIFICATE, "--tls-key", NO_CERTIFICATE], "-----BEGIN CERTIFICATE-----"),
         (&["--cors-origin", "*"], "https://app.example"),
         (&["--token", " "], "everybody"),
     ] {

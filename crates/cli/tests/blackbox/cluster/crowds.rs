@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::load::{READER, Taken, WRITER, ask_and_leave_unread, begun, guarded, metric, p99, request};
+use super::load::{READER, Taken, WRITER, ask_and_leave_unread, asked_for, begun, guarded, metric, p99, request};
 use super::{Cluster, figure, wait_for};
 
 /// Clients that send a body at one time, and how large it says it is.
@@ -48,8 +48,10 @@ fn taken(cluster: &Cluster, id: u32) -> Taken {
 }
 
 #[test]
-#[ignore = "takes all of a machine for minutes: on demand, see docs/testing.md"]
 fn bodies_of_a_hundred_megabytes_from_two_hundred_clients_are_bounded() {
+    if !asked_for() {
+        return;
+    }
     let mut cluster = guarded();
     let leader = cluster.roles().leader;
     let [follower, _] = cluster.roles().followers();
@@ -82,8 +84,10 @@ fn bodies_of_a_hundred_megabytes_from_two_hundred_clients_are_bounded() {
 }
 
 #[test]
-#[ignore = "takes all of a machine for minutes: on demand, see docs/testing.md"]
 fn a_reader_who_takes_his_whole_share_keeps_no_writer_out() {
+    if !asked_for() {
+        return;
+    }
     let mut cluster = guarded();
     let leader = cluster.roles().leader;
     let address = cluster.addresses[&leader];

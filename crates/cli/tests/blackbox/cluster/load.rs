@@ -161,3 +161,12 @@ pub(super) fn metric(address: SocketAddr, name: &str) -> f64 {
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {text}"));
     line.rsplit(' ').next().and_then(|figure| figure.parse().ok()).expect("a figure")
 }
+
+/// Whether tests that take all of a machine for minutes were asked for (`docs/testing.md`); says so if not.
+pub(super) fn asked_for() -> bool {
+    let asked = std::env::var_os("HIGHWATER_ON_DEMAND").is_some();
+    if !asked {
+        super::figure("on demand only: set HIGHWATER_ON_DEMAND");
+    }
+    asked
+}

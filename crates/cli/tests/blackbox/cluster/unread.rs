@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::load::{
-    OTHER, READER, Taken, WRITER, ask_and_leave_unread, begun, execute, guarded, has_ended, metric, p99, request, write,
+    OTHER, READER, Taken, WRITER, ask_and_leave_unread, asked_for, begun, execute, guarded, has_ended, metric, p99,
+    request, write,
 };
 use super::{Cluster, IDS, figure};
 use crate::node::pause;
@@ -98,8 +99,10 @@ fn all_end(streams: &[TcpStream], what: &str) {
 }
 
 #[test]
-#[ignore = "takes all of a machine for minutes: on demand, see docs/testing.md"]
 fn answers_and_backups_that_nobody_reads_are_bounded_and_end() {
+    if !asked_for() {
+        return;
+    }
     let mut cluster = guarded();
     let leader = cluster.roles().leader;
     let [follower, _] = cluster.roles().followers();
