@@ -100,3 +100,23 @@ fn a_schema_statement_is_applied_to_the_schema_as_it_is_now() {
     third.ship_to(&second.database);
     assert_eq!(second.database.content_hash().unwrap(), third.database.content_hash().unwrap());
 }
+
+#[test]
+fn an_index_that_is_there_or_gone_already_is_not_taken_down() {
+    let bench = Bench::leader();
+    let session = bench.database.session();
+    let run = |sql: &str| {
+        of(session.execute(&statement(sql))).unwrap();
+        bench.run(&[sql]).unwrap();
+        bench.log.end()
+    };
+    bench.run(&["CREATE TABLE t(a)"]).unwrap();
+    for sql in ["CREATE INDEX IF NOT EXISTS i ON t(a)", "DROP INDEX IF EXISTS i"] {
+        let once = run(sql);
+        assert_eq!(run(sql), once, "{sql}");
+    }
+    // Of a table SQLite says that it will be made; it is taken down, and has no effect anywhere.
+    run("CREATE TABLE IF NOT EXISTS u(a)");
+    run("CREATE TABLE IF NOT EXISTS u(a)");
+    bench.assert_replicates();
+}
