@@ -116,6 +116,8 @@ impl Applier {
         };
         let class = if flags & rowlog::OUTSIDE_TRANSACTION != 0 { &Class::Vacuum } else { &Class::Schema };
         let run = || {
+            // What was prepared is looked at before it runs, and SQLite looks only then whether another connection has changed the schema that it knows.
+            self.conn.query_integer("SELECT 1 FROM main.sqlite_schema LIMIT 1")?;
             set(&self.conn, true)?;
             let ran = replicated::run(&self.conn, sql, class);
             set(&self.conn, false)?;

@@ -286,8 +286,11 @@ impl Client {
         }
     }
 
-    /// Keeps a statement for the next time.
+    /// Keeps a statement for the next time; not one that has changed the schema, which may be a statement of another kind now (`IF NOT EXISTS`).
     pub(crate) fn keep(&self, sql: &str, mut prepared: Prepared) {
+        if prepared.class == Class::Schema {
+            return;
+        }
         prepared.stmt.reset();
         prepared.stmt.clear_bindings();
         self.statements.borrow_mut().keep(sql, prepared);

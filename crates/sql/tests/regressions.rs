@@ -80,3 +80,43 @@ fn a_rewind_to_an_end_after_which_nothing_was_left_goes_there() {
     bench.database.publish(at);
     assert_eq!(bench.database.content_hash().unwrap(), hash);
 }
+
+#[test]
+fn a_schema_statement_is_applied_to_the_schema_as_it_is_now() {
+    let first = Bench::leader();
+    first.run(&["CREATE TABLE t(a)", "CREATE INDEX i ON t(a)"]).unwrap();
+    let (second, third) = (Bench::follower(), Bench::follower());
+    first.ship_to(&second.database);
+    first.ship_to(&third.database);
+    // The second leads for a while, and changes the schema by another connection than the one that applies.
+    second.log.start_at(first.log.end());
+    second.database.lead(common::reign(2, 2), second.log.end()).unwrap();
+    second.run(&["DROP INDEX i"]).unwrap();
+    second.database.rewind(second.log.end()).unwrap();
+    second.ship_to(&third.database);
+    third.log.start_at(second.log.end());
+    third.database.lead(common::reign(3, 3), third.log.end()).unwrap();
+    third.run(&["CREATE INDEX IF NOT EXISTS i ON t(a)"]).unwrap();
+    third.ship_to(&second.database);
+    assert_eq!(second.database.content_hash().unwrap(), third.database.content_hash().unwrap());
+}
+
+#[test]
+fn an_index_that_is_there_or_gone_already_is_not_taken_down() {
+    let bench = Bench::leader();
+    let session = bench.database.session();
+    let run = |sql: &str| {
+        of(session.execute(&statement(sql))).unwrap();
+        bench.run(&[sql]).unwrap();
+        bench.log.end()
+    };
+    bench.run(&["CREATE TABLE t(a)"]).unwrap();
+    for sql in ["CREATE INDEX IF NOT EXISTS i ON t(a)", "DROP INDEX IF EXISTS i"] {
+        let once = run(sql);
+        assert_eq!(run(sql), once, "{sql}");
+    }
+    // Of a table SQLite says that it will be made; it is taken down, and has no effect anywhere.
+    run("CREATE TABLE IF NOT EXISTS u(a)");
+    run("CREATE TABLE IF NOT EXISTS u(a)");
+    bench.assert_replicates();
+}

@@ -9,7 +9,7 @@
 //! | more, or the room is full | refused: SQLite gives up the statement as it does when a machine has no memory (SQLITE_NOMEM) |
 //!
 //! SQLite looks whether it was interrupted where its programs jump. A list of thousands of values, each made of megabytes, has no jump in it. But whoever
-//! makes large values asks for memory: a statement that was interrupted, on any thread, is given no piece of [`LARGE_BYTES`] or more.
+//! makes large values asks for memory: a statement that was interrupted, on any thread, is given no piece of [`LARGE_BYTES`] or more, nor one that grows beyond them.
 //!
 //! What gives up needs a little memory itself, so a request that was refused gets [`RESERVE_BYTES`] more, in small pieces. Statements of our own are counted
 //! and not refused. Threads that run no request, such as those that apply, are neither.
@@ -135,7 +135,8 @@ unsafe extern "C" fn free(piece: *mut c_void) {
 unsafe extern "C" fn realloc(piece: *mut c_void, bytes: c_int) -> *mut c_void {
     // SAFETY: as above.
     let more = unsafe { bytes as isize - (own().size)(piece) as isize };
-    if more > 0 && !take(more) {
+    let refused = more > 0 && bytes as isize >= LARGE_BYTES && interrupted();
+    if refused || (more > 0 && !take(more)) {
         return std::ptr::null_mut();
     }
     // SAFETY: as above.
