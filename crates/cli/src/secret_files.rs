@@ -4,10 +4,11 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use rustix::fs::OFlags;
 
 /// The longest file that is read, in bytes: a certificate with its chain and a thousand tokens are shorter.
 pub(crate) const FILE_MAX_BYTES: u64 = 1 << 20;
@@ -21,7 +22,17 @@ pub(crate) const TOKENS_MAX: usize = 1000;
 /// If it cannot be read, or is longer than [`FILE_MAX_BYTES`].
 pub(crate) fn bytes(path: &Path, what: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot open the file of {what}, {}", path.display()))?;
+    // A pipe would be waited for, for ever and in silence, each time that the file is looked at.
+    let without_waiting = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag of the kernel's");
+    let file = File::options().read(true).custom_flags(without_waiting).open(path);
+    let file = file.with_context(|| format!("cannot open the file of {what}, {}", path.display()))?;
+    let kind = file.metadata().with_context(|| format!("cannot look at the file of {what}, {}", path.display()))?;
+    if !kind.is_file() {
+        bail!(
+            "the file of {what}, {}, is none: an ordinary file is wanted, not a pipe, a device or a folder",
+            path.display()
+        );
+    }
     let mut limited = file.take(FILE_MAX_BYTES + 1);
     limited.read_to_end(&mut bytes).with_context(|| format!("cannot read the file of {what}, {}", path.display()))?;
     if bytes.len() as u64 > FILE_MAX_BYTES {
@@ -78,6 +89,18 @@ pub(crate) fn exposed(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_or_a_folder_is_refused_at_once() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()), "a pipe can be made");
+        for path in [pipe.as_path(), folder.path(), Path::new("/dev/zero")] {
+            let refused = bytes(path, "tokens").expect_err("no file").to_string();
+            assert!(refused.contains("an ordinary file is wanted"), "{refused}");
+        }
+    }
 
     fn read(content: impl AsRef<[u8]>) -> Result<Vec<String>, String> {
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -1,7 +1,7 @@
 //! A limit with shares: so much in all, so much of it for one party, and so much for all bearers of read tokens together.
 //!
 //! Nobody who may only read can use up what writers need, and no single token or address can use up what the others need. Unless a limit says otherwise, one
-//! party has at most three quarters of the total, and all bearers of read tokens together have at most half.
+//! party has at most three quarters of the total, all bearers of read tokens together have at most half, and one read token has three quarters of that half.
 //!
 //! A share is taken in a fixed order: the party's part, the readers' part, the total. Whoever waits for a later one holds only earlier ones, so nobody waits
 //! in a circle, and those who wait are served in the order they came.
@@ -117,20 +117,14 @@ impl Shares {
 
     /// A share of nothing yet, which may grow.
     pub(crate) fn nothing(self: &Arc<Shares>, party: &Party) -> Share {
-        Share {
-            party: self.part_of(party.id),
-            reads: party.access == Access::Read,
-            id: party.id,
-            amount: 0,
-            of: self.clone(),
-        }
+        Share { party: self.part_of(party), access: party.access, id: party.id, amount: 0, of: self.clone() }
     }
 
     /// One, as soon as there is one; whoever came first is served first.
     pub(crate) async fn wait_for_one(self: &Arc<Shares>, party: &Party) -> Share {
         let mut share = self.nothing(party);
         let own = share.party.acquire().await.expect("these are never closed");
-        let readers = match share.reads {
+        let readers = match share.access == Access::Read {
             true => Some(self.readers.acquire().await.expect("these are never closed")),
             false => None,
         };
@@ -143,7 +137,16 @@ impl Shares {
         share
     }
 
-    fn part_of(&self, id: PartyId) -> Arc<Semaphore> {
+    /// The most that one party has.
+    fn part_max(&self, access: Access) -> usize {
+        match access {
+            Access::Full => self.party_max,
+            Access::Read => self.party_max.min((self.readers_max * 3).div_ceil(4)),
+        }
+    }
+
+    fn part_of(&self, party: &Party) -> Arc<Semaphore> {
+        let id = party.id;
         let mut parties = self.parties.lock().expect("no holder of this lock panics");
         if let Some(part) = parties.get(&id).and_then(Weak::upgrade) {
             return part;
@@ -151,7 +154,7 @@ impl Shares {
         if parties.len() >= PARTIES_SWEPT {
             parties.retain(|_, part| part.strong_count() > 0);
         }
-        let part = Arc::new(Semaphore::new(self.party_max));
+        let part = Arc::new(Semaphore::new(self.part_max(party.access)));
         parties.insert(id, Arc::downgrade(&part));
         part
     }
@@ -162,7 +165,7 @@ impl Shares {
 pub(crate) struct Share {
     of: Arc<Shares>,
     party: Arc<Semaphore>,
-    reads: bool,
+    access: Access,
     id: PartyId,
     amount: usize,
 }
@@ -179,8 +182,11 @@ impl Share {
         let refused = |part, whose| Refusal { what: of.what, total: of.total, part, whose };
         let everybody = || refused(of.total, Whose::Everybody);
         let permits = u32::try_from(more).map_err(|_| everybody())?;
-        let own = self.party.try_acquire_many(permits).map_err(|_| refused(of.party_max, Whose::Party(self.id)))?;
-        let readers = match self.reads {
+        let own = self
+            .party
+            .try_acquire_many(permits)
+            .map_err(|_| refused(of.part_max(self.access), Whose::Party(self.id)))?;
+        let readers = match self.access == Access::Read {
             true => Some(of.readers.try_acquire_many(permits).map_err(|_| refused(of.readers_max, Whose::Readers))?),
             false => None,
         };
@@ -198,7 +204,7 @@ impl Share {
         let less = less.min(self.amount);
         self.amount -= less;
         self.of.all.add_permits(less);
-        if self.reads {
+        if self.access == Access::Read {
             self.of.readers.add_permits(less);
         }
         self.party.add_permits(less);
@@ -242,7 +248,7 @@ mod tests {
         assert!(refused.contains("8 things is the limit, and it is reached"), "{refused}");
         drop((first, second));
         let readers: Vec<Share> =
-            (1..=4).map(|token| shares.take(&party(Access::Read, token), 1).expect("half")).collect();
+            (3..=6).map(|token| shares.take(&party(Access::Read, token), 1).expect("half")).collect();
         let refused = shares.take(&party(Access::Read, 9), 1).expect_err("the share of readers").to_string();
         assert!(refused.contains("all bearers of read tokens together may have 4"), "{refused}");
         assert!(shares.take(&writer, 4).is_ok(), "readers do not lock out a writer");
@@ -254,9 +260,11 @@ mod tests {
     fn a_share_grows_and_shrinks_and_a_refusal_takes_nothing() {
         let shares = Shares::new("bytes", 100);
         let mut share = shares.nothing(&party(Access::Read, 1));
-        share.set(50).expect("half");
-        assert!(share.grow(1).is_err());
-        assert_eq!(shares.taken(), 50);
+        share.set(38).expect("three quarters of half");
+        let refused = share.grow(1).expect_err("the share of one read token").to_string();
+        assert!(refused.contains("one token may have 38"), "{refused}");
+        assert!(shares.take(&party(Access::Read, 2), 12).is_ok(), "one reader does not lock out another");
+        assert_eq!(shares.taken(), 38);
         share.set(10).expect("less is always to be had");
         assert_eq!(shares.taken(), 10);
         drop(share);

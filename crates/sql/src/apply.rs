@@ -15,7 +15,7 @@ use crate::ffi::{Conn, Failure, Hooks, Location, OpenMode, Stmt, ValueRef};
 use crate::names;
 use crate::plan::{bind, check_fits, describe, plan};
 use crate::replicated::{self, Refused};
-use crate::rowlog::{self, Reader, RowRecord};
+use crate::rowlog::{self, Reader, RowRecord, Sequence};
 use crate::shape::{Shape, ShapeError};
 
 /// Statements kept; beyond it all are dropped.
@@ -34,9 +34,12 @@ impl ApplyError {
     /// Tells a failure of the machine from one of the data.
     fn of(what: &str, failure: Failure) -> ApplyError {
         match failure.primary() {
-            ffi::SQLITE_FULL | ffi::SQLITE_IOERR | ffi::SQLITE_NOMEM | ffi::SQLITE_BUSY | ffi::SQLITE_CANTOPEN => {
-                ApplyError::Failed(failure)
-            }
+            ffi::SQLITE_FULL
+            | ffi::SQLITE_IOERR
+            | ffi::SQLITE_NOMEM
+            | ffi::SQLITE_BUSY
+            | ffi::SQLITE_LOCKED
+            | ffi::SQLITE_CANTOPEN => ApplyError::Failed(failure),
             _ => ApplyError::Differs(format!("{what}: {failure}")),
         }
     }
@@ -92,8 +95,8 @@ impl Applier {
                 self.statement(flags, sql)
             }
             Kind::Meta => {
-                let (name, row) = Reader(payload).sequence()?;
-                self.sequence(name, row)
+                let (name, sequence) = Reader(payload).sequence()?;
+                self.sequence(name, sequence)
                     .map_err(|failure| ApplyError::of(&format!("the sqlite_sequence of {name:?}"), failure))
             }
             kind @ (Kind::Pages | Kind::Idempotency) => {
@@ -128,10 +131,17 @@ impl Applier {
         })
     }
 
-    fn sequence(&mut self, name: &str, row: Option<(i64, ValueRef<'_>)>) -> Result<(), Failure> {
+    fn sequence(&mut self, name: &str, sequence: Sequence<'_>) -> Result<(), Failure> {
         let name = ValueRef::Text(name.as_bytes());
-        self.conn.run("DELETE FROM main.sqlite_sequence WHERE name IS ?1", |stmt| stmt.bind(1, name))?;
-        let Some((rowid, value)) = row else { return Ok(()) };
+        let forget = || self.conn.run("DELETE FROM main.sqlite_sequence WHERE name IS ?1", |stmt| stmt.bind(1, name));
+        let (rowid, value) = match sequence {
+            Sequence::None => return forget(),
+            Sequence::Row(row) => {
+                forget()?;
+                row
+            }
+            Sequence::Another(row) => row,
+        };
         self.conn.run("INSERT OR REPLACE INTO main.sqlite_sequence(rowid, name, seq) VALUES(?1, ?2, ?3)", |stmt| {
             stmt.bind(1, ValueRef::Integer(rowid))?;
             stmt.bind(2, name)?;

@@ -9,7 +9,7 @@ use highwater_wire::record::{HEADER_BYTES, Kind, RecordHeader};
 
 use crate::ffi::{RowEvent, RowOp, ValueRef};
 use crate::names;
-use crate::rowlog::{self, Change, RowChange, RowRecord, UpdateKey};
+use crate::rowlog::{self, Change, RowChange, RowRecord, Sequence, UpdateKey};
 use crate::shape::{RowKey, Shape, ShapeError};
 
 /// The records of one transaction. Every one begins with its header, none of which ends the transaction before [`Capture::build`].
@@ -153,10 +153,10 @@ impl Capture {
         self.shapes.clear();
     }
 
-    /// Takes down a table's row of `sqlite_sequence`, or that there is none.
-    pub(crate) fn sequence(&mut self, name: &str, row: Option<(i64, ValueRef<'_>)>) {
+    /// Takes down what `sqlite_sequence` holds of a name.
+    pub(crate) fn sequence(&mut self, name: &str, sequence: Sequence<'_>) {
         self.begin(Kind::Meta);
-        rowlog::put_sequence(&mut self.bytes, name, row);
+        rowlog::put_sequence(&mut self.bytes, name, sequence);
         self.end();
     }
 

@@ -8,9 +8,10 @@ use crate::api::{ResultSet, SqlError, Statement};
 use crate::classify::Class;
 use crate::client::{Client, Prepared};
 use crate::error::{error, from_failure};
-use crate::ffi::{Step, ValueRef};
+use crate::ffi::{Conn, Step, ValueRef};
+use crate::names;
 use crate::options::Options;
-use crate::rowlog;
+use crate::rowlog::{self, Sequence};
 use crate::run::fetch;
 use crate::shape::{RowKey, Shape, ShapeError, quoted};
 
@@ -127,6 +128,7 @@ fn schema_statement(
         if let Err(unreachable @ ShapeError::Unreachable(_)) = hooks.internally(|| Shape::of_table(client, table)) {
             return Err(error("SQLITE_ERROR", unreachable.to_string()));
         }
+        check_references(client, table)?;
     }
     match &prepared.facts.creates_table {
         // Replicas might find other rows: they are given the table and then its rows.
@@ -150,6 +152,34 @@ fn schema_statement(
         }
     }
     client.schema_changed().map_err(from_failure)
+}
+
+/// Checks that a table's foreign keys refer to no table of ours: SQLite would look for its rows whenever we change ours, and fail everybody's writes.
+pub(crate) fn check_references(conn: &Conn, table: &str) -> Result<(), SqlError> {
+    let mut refused = None;
+    let find = || {
+        conn.query(
+            "SELECT \"table\" FROM pragma_foreign_key_list(?1, 'main')",
+            |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
+            |row| {
+                let parent = row.string(0);
+                if names::is_ours(&parent) {
+                    refused = Some(parent);
+                }
+                Ok(())
+            },
+        )
+    };
+    conn.hooks().internally(find).map_err(from_failure)?;
+    match refused {
+        None => Ok(()),
+        Some(parent) => Err(error(
+            "SQLITE_AUTH",
+            format!(
+                "a foreign key of {table} refers to {parent}, which is not for clients: refer to a table of your own"
+            ),
+        )),
+    }
 }
 
 /// Takes down a table that was made from a query: its schema, then its rows as they are.
@@ -192,15 +222,18 @@ fn sequences(client: &Client, prepared: &Prepared) -> Result<(), SqlError> {
                 "SELECT rowid, seq FROM main.sqlite_sequence WHERE name = ?1",
                 |stmt| stmt.bind(1, ValueRef::Text(table.as_bytes())),
                 |row| {
+                    let row_found = (row.integer(0), row.value(1));
+                    // Clients may have made several of one name.
+                    let sequence = if found { Sequence::Another(row_found) } else { Sequence::Row(row_found) };
                     found = true;
-                    client.hooks().capture.borrow_mut().sequence(table, Some((row.integer(0), row.value(1))));
+                    client.hooks().capture.borrow_mut().sequence(table, sequence);
                     Ok(())
                 },
             )
         };
         client.hooks().internally(query).map_err(from_failure)?;
         if !found {
-            client.hooks().capture.borrow_mut().sequence(table, None);
+            client.hooks().capture.borrow_mut().sequence(table, Sequence::None);
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::api::SqlError;
 use crate::core::{Core, Frame};
 use crate::database::Database;
 use crate::error::{MachineError, error};
-use crate::ffi::Snapshot;
+use crate::ffi::{Snapshot, WrittenBack};
 use crate::snapshots::State;
 use crate::wal::{Marker, wal_bytes};
 
@@ -133,19 +133,24 @@ impl Database {
             };
         }
         sums.adopt(next);
-        let emptied = match applier.conn.checkpoint_truncate() {
-            Ok(emptied) => emptied,
+        let written = match applier.conn.checkpoint_truncate() {
+            Ok(written) => written,
             // SQLite's log stays as it was; what was written back is in it too.
             Err(failure) if failure.primary() == rusqlite::ffi::SQLITE_FULL => {
                 return self.no_room(core, failure.to_string());
             }
             Err(failure) => return Err(failure.into()),
         };
-        // One more transaction, either way. SQLite gives a snapshot only of a log that is not empty. And if a reader kept the log from being emptied after all
-        // of it was written back, the next transaction may begin the log anew, which makes every older snapshot useless: it shall be this one.
-        applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?;
+        // One more transaction. SQLite gives a snapshot only of a log that is not empty. And if a reader kept the log from being emptied after all
+        // of it was written back, the next transaction may begin the log anew, which makes every older snapshot useless: it shall be this one. If only a part was
+        // written back, neither can happen, and the log does not grow by what was refused for its size.
+        let restarts = written != WrittenBack::Part;
+        self.while_full(|| match restarts {
+            false => Ok(()),
+            true => Ok(applier.conn.run("UPDATE main.sqlite_highwater_state SET opened = opened + 1", |_| Ok(()))?),
+        })?;
         let snapshot = Snapshot::newest(&applier.conn)?;
-        let ended = emptied || snapshot.salts() != marker.salts;
+        let ended = written == WrittenBack::Emptied || snapshot.salts() != marker.salts;
         core.put_off = if ended { 0 } else { snapshot.frames() };
         if ended {
             sums.settle();

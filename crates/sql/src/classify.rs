@@ -49,6 +49,10 @@ pub(crate) struct Facts {
     pub(crate) creates_virtual: bool,
     /// It reads rows of a query.
     pub(crate) selects: bool,
+    /// The tables it reads.
+    pub(crate) reads: Vec<String>,
+    /// It calls the function of full-text search that writes while it is read from.
+    pub(crate) optimizes: bool,
     /// The tables of `main` it inserts into, itself or by triggers.
     pub(crate) inserts_into: Vec<String>,
     /// Why it is refused.
@@ -126,6 +130,10 @@ impl Collector {
             ffi::SQLITE_FUNCTION if second.eq_ignore_ascii_case("load_extension") => {
                 return self.refuse("extensions are refused".to_string());
             }
+            ffi::SQLITE_FUNCTION if second.eq_ignore_ascii_case("optimize") => {
+                self.facts.optimizes = true;
+                self.facts.rows_main = true;
+            }
             ffi::SQLITE_READ | ffi::SQLITE_INSERT | ffi::SQLITE_UPDATE | ffi::SQLITE_DELETE => {
                 if names::is_ours(first) || first.eq_ignore_ascii_case("sqlite_dbpage") {
                     return self.refuse(format!("the table {first} is not for clients"));
@@ -133,7 +141,17 @@ impl Collector {
                 if is_path_of_a_file(first, second) {
                     return Verdict::Ignored;
                 }
-                if event.action != ffi::SQLITE_READ {
+                if event.action == ffi::SQLITE_READ {
+                    if self.facts.reads.last().is_none_or(|table| table != first) {
+                        self.facts.reads.push(first.to_string());
+                    }
+                } else {
+                    if event.within.is_some() && !temporary && first.eq_ignore_ascii_case("sqlite_sequence") {
+                        return self.refuse(
+                            "a trigger may not write to sqlite_sequence: write to it by a statement of its own"
+                                .to_string(),
+                        );
+                    }
                     if temporary {
                         self.facts.temporary = true;
                     } else if !is_schema_table(first) {
@@ -285,6 +303,9 @@ pub(crate) fn classify(sql: &str, facts: &Facts, readonly: bool, explain: bool) 
             PragmaPolicy::Idle(answer) => Class::IdlePragma(answer),
             PragmaPolicy::Replicated => Class::Schema,
         });
+    }
+    if facts.schema_main && facts.optimizes {
+        return Err("optimize writes: call it in a query of its own".to_string());
     }
     if facts.schema_main {
         return Ok(Class::Schema);

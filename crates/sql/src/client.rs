@@ -78,6 +78,10 @@ pub(crate) struct Client {
     sequenced: RefCell<BTreeSet<String>>,
     /// Whether there are virtual tables, which may hold back what they write until they are told to flush.
     has_virtual: Cell<bool>,
+    /// Whether LIKE tells cases apart here, which a PRAGMA has asked for.
+    case_sensitive_like: Cell<bool>,
+    /// The tables, in lower case, in whose definition or indexes LIKE is used.
+    liked: RefCell<BTreeSet<String>>,
     /// Whether any statement was prepared on it that concerns temporary objects, so that there may be some.
     touched_temporary: Cell<bool>,
 }
@@ -116,6 +120,8 @@ impl Client {
             schema_fails: Cell::new(false),
             sequenced: RefCell::new(BTreeSet::new()),
             has_virtual: Cell::new(false),
+            case_sensitive_like: Cell::new(false),
+            liked: RefCell::default(),
             touched_temporary: Cell::new(false),
         })
     }
@@ -141,10 +147,12 @@ impl Client {
     }
 
     fn read_schema(&self) -> Result<(), Failure> {
-        let fails = "SELECT count(*) FROM main.sqlite_schema WHERE sql LIKE '%fail%'";
+        // LIKE would be the stream's own.
+        let fails = "SELECT count(*) FROM main.sqlite_schema WHERE instr(lower(sql), 'fail') > 0";
         self.schema_fails.set(self.query_integer(fails)?.unwrap_or_default() > 0);
         let mut sequenced = BTreeSet::new();
-        let query = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND sql LIKE '%autoincrement%'
+        let query =
+            "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND instr(lower(sql), 'autoincrement') > 0
             AND EXISTS (SELECT 1 FROM main.sqlite_schema WHERE name = 'sqlite_sequence')";
         self.query(
             query,
@@ -155,6 +163,19 @@ impl Client {
             },
         )?;
         *self.sequenced.borrow_mut() = sequenced;
+        let mut liked = BTreeSet::new();
+        let query = "SELECT tbl_name, sql FROM main.sqlite_schema WHERE type IN ('table', 'index') AND instr(lower(sql), 'like') > 0";
+        self.query(
+            query,
+            |_| Ok(()),
+            |row| {
+                if text::has_word(&row.string(1), "like") {
+                    liked.insert(row.string(0).to_ascii_lowercase());
+                }
+                Ok(())
+            },
+        )?;
+        *self.liked.borrow_mut() = liked;
         let virtuals = "SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND rootpage = 0";
         self.has_virtual.set(self.query_integer(virtuals)?.unwrap_or_default() > 0);
         Ok(())
@@ -227,13 +248,42 @@ impl Client {
         })?;
         if facts.pragma.as_ref().is_some_and(|(name, argument)| name == "case_sensitive_like" && argument.is_some()) {
             // It has taken effect by being prepared.
-            self.keep_like().map_err(from_failure)?;
+            self.follow_like().map_err(from_failure)?;
         }
         let Some(stmt) = stmt else { return Ok((None, used)) };
         let class = classify::classify(&sent[..used], &facts, stmt.readonly(), stmt.is_explain())
+            .and_then(|class| self.check_like(&class, &facts).map(|()| class))
             .map_err(|reason| error("SQLITE_AUTH", reason))?;
         let used = if is_other { sql.len() } else { used };
         Ok((Some(Prepared { stmt, class, facts }), used))
+    }
+
+    /// Puts our LIKE in place of SQLite's, which a PRAGMA may have put there, and notes whether it now tells cases apart.
+    pub(crate) fn follow_like(&self) -> Result<(), Failure> {
+        self.keep_like()?;
+        let sensitive = self.hooks().undisturbed(|| self.query_integer("SELECT 'a' NOT LIKE 'A'"))? == Some(1);
+        self.case_sensitive_like.set(sensitive);
+        // They were looked at under the other setting.
+        self.statements.borrow_mut().clear();
+        Ok(())
+    }
+
+    /// Whether a statement may run while LIKE is as it is here. What belongs to the schema holds for everybody, and uses the LIKE that ignores case: so with the
+    /// other nothing is written, and no table is read whose indexes or generated columns were made with the first.
+    fn check_like(&self, class: &Class, facts: &Facts) -> Result<(), String> {
+        if !self.case_sensitive_like.get() {
+            return Ok(());
+        }
+        if matches!(class, Class::Rows | Class::Schema) {
+            return Err("case_sensitive_like holds for reading: switch it off to write".to_string());
+        }
+        let liked = self.liked.borrow();
+        match facts.reads.iter().find(|table| liked.contains(&table.to_ascii_lowercase())) {
+            Some(table) => Err(format!(
+                "the table {table} has LIKE in its definition or an index, which ignores case for everybody, so that a query might miss rows: switch case_sensitive_like off to read it"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Keeps a statement for the next time; not one that has changed the schema, which may be a statement of another kind now (`IF NOT EXISTS`).

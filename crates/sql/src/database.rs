@@ -14,7 +14,7 @@ use crate::apply::Applier;
 use crate::client::Client;
 use crate::core::{Core, Frame};
 use crate::error::{MachineError, OpenError, cancelled, error, from_failure};
-use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, compile_option_used};
+use crate::ffi::{Conn, Failure, Hooks, OpenMode, Snapshot, WrittenBack, compile_option_used};
 use crate::folder::Folder;
 use crate::gate::{Entered, Gate};
 use crate::mend;
@@ -168,6 +168,13 @@ impl Database {
         Ok(client)
     }
 
+    /// The same for reading alone: a function that writes is refused before it takes a lock.
+    fn open_reader(&self) -> Result<Client, Failure> {
+        let client = self.open_shared()?;
+        client.hooks().internally(|| client.exec("PRAGMA query_only=ON"))?;
+        Ok(client)
+    }
+
     /// Begins a read transaction on a connection that sees the newest published state, and tells which that is.
     pub(crate) fn begin_at_published(
         &self,
@@ -218,7 +225,7 @@ impl Database {
             let kept = self.readers.lock().expect("nothing under this lock panics").pop();
             let client = match kept {
                 Some(client) => client,
-                None => self.open_shared().map_err(from_failure)?,
+                None => self.open_reader().map_err(from_failure)?,
             };
             client.hooks().allow(allowance);
             let seen = self.begin_at_published(&client, allowance)?;
@@ -255,7 +262,7 @@ pub(crate) fn create(files: &Files) -> Result<Marker, Failure> {
     conn.exec(&format!("BEGIN; PRAGMA writable_schema=ON; {} PRAGMA writable_schema=RESET; COMMIT", names::CREATE))?;
     let snapshot = Snapshot::newest(&conn)?;
     let emptied = conn.checkpoint_truncate()?;
-    assert!(emptied, "nobody else reads a database that is being made");
+    assert_eq!(emptied, WrittenBack::Emptied, "nobody else reads a database that is being made");
     conn.close()?;
     Ok(Marker { salts: snapshot.salts(), frames: snapshot.frames(), applied: 0 })
 }

@@ -69,6 +69,9 @@ pub enum MachineError {
     /// The disk is full. While applying this is waited out; where it is told, nothing was changed.
     #[error("the disk is full: {0}")]
     Full(String),
+    /// Somebody held a lock of SQLite's for as long as it was waited for. While applying it is tried again; where it is told, nothing was changed.
+    #[error("the database file was locked: {0}")]
+    Busy(String),
     /// SQLite or the file system failed.
     #[error("{0}")]
     Failed(String),
@@ -78,6 +81,7 @@ impl From<Failure> for MachineError {
     fn from(failure: Failure) -> MachineError {
         match failure.primary() {
             ffi::SQLITE_FULL => MachineError::Full(failure.to_string()),
+            ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => MachineError::Busy(failure.to_string()),
             _ => MachineError::Failed(format!("SQLite failed: {failure}")),
         }
     }

@@ -56,15 +56,18 @@ fn fuzz_statements_and_sequences() {
     let mut statement = Vec::new();
     rowlog::put_statement(&mut statement, rowlog::OUTSIDE_TRANSACTION, "CREATE TABLE a (b)");
     let mut sequence = Vec::new();
-    rowlog::put_sequence(&mut sequence, "table", Some((3, ValueRef::Integer(9))));
+    rowlog::put_sequence(&mut sequence, "table", rowlog::Sequence::Row((3, ValueRef::Integer(9))));
     let mut none = Vec::new();
-    rowlog::put_sequence(&mut none, "table", None);
+    rowlog::put_sequence(&mut none, "table", rowlog::Sequence::None);
     fuzz(
         &[statement, sequence, none],
         |_| {},
         |input| {
             let statement = Reader(input).statement().map(|(flags, _)| flags).map_err(|error| error.to_string());
-            let sequence = Reader(input).sequence().map(|(_, row)| row.is_some()).map_err(|error| error.to_string());
+            let sequence = Reader(input)
+                .sequence()
+                .map(|(_, row)| row != rowlog::Sequence::None)
+                .map_err(|error| error.to_string());
             format!("{statement:?} {sequence:?}")
         },
     );

@@ -10,6 +10,7 @@ use rusqlite::ffi;
 
 use crate::allowance::Allowance;
 use crate::api::{Answer, Hold, SqlError};
+use crate::captured::check_references;
 use crate::classify::Class;
 use crate::client::Client;
 use crate::core::Core;
@@ -147,8 +148,9 @@ fn open_source(from: &Path, value_bytes_max: usize) -> Result<Conn, SqlError> {
 impl Import<'_> {
     fn run(mut self) -> Result<(), SqlError> {
         let contents = self.contents()?;
-        for (_, sql) in &contents.tables {
+        for (table, sql) in &contents.tables {
             self.statement(sql)?;
+            check_references(self.client, table)?;
         }
         for (table, _) in &contents.tables {
             self.rows(table)?;

@@ -18,6 +18,8 @@ use crate::unfinished::Whole;
 
 /// How long a procedure of the machine's own waits for the writer. Whoever has it is interrupted or is a transaction of bounded length.
 pub(crate) const MACHINE_WAIT: Duration = Duration::from_secs(30);
+/// How often something that found SQLite's lock taken is tried again at once.
+const BUSY_TRIES: u32 = 30;
 /// Committed transactions are put into one transaction of SQLite's up to about so many bytes of records.
 const GROUP_BYTES: usize = 8 << 20;
 
@@ -55,7 +57,7 @@ impl StateMachine for Database {
             // The log ends with entries of a transaction that its leader did not finish. Nobody will: their place is passed over.
             let epoch = core.unfinished.taken().1.or(core.epoch).unwrap_or(reign.epoch);
             let log_time_ms = core.log_time_ms;
-            self.in_applier(core, end, epoch, log_time_ms, |_| Ok(()))?;
+            self.while_full(|| self.in_applier(core, end, epoch, log_time_ms, |_| Ok(())))?;
         }
         core.unfinished.reset(end);
         core.reign = Some(reign);
@@ -95,10 +97,21 @@ impl Database {
         Ok(())
     }
 
-    /// Tries again for as long as the disk is full: what is committed has to be applied, and there is nothing else to do about it.
-    fn while_full(&self, mut run: impl FnMut() -> Result<(), MachineError>) -> Result<(), MachineError> {
+    /// Tries again while the disk is full or somebody holds SQLite's lock: what is committed has to be applied, and nothing is wrong with this replica. A lock is
+    /// waited for within SQLite; beyond [`BUSY_TRIES`] it is as for a full disk.
+    pub(crate) fn while_full(&self, mut run: impl FnMut() -> Result<(), MachineError>) -> Result<(), MachineError> {
+        let mut busy = 0;
         loop {
             match (run(), self.options.full_wait) {
+                (Err(MachineError::Busy(reason)), _) if busy < BUSY_TRIES && !self.stop.load(Ordering::Acquire) => {
+                    busy += 1;
+                    tracing::warn!(%reason, "applying waits for a lock");
+                }
+                (Err(MachineError::Busy(reason)), Some(wait)) if !self.stop.load(Ordering::Acquire) => {
+                    tracing::error!(%reason, "applying waits for a lock that is not given back");
+                    // sleep: SQLite has waited for the lock already, and gives no sign when it is free.
+                    std::thread::sleep(wait);
+                }
                 (Err(MachineError::Full(reason)), Some(wait)) if !self.stop.load(Ordering::Acquire) => {
                     tracing::warn!(%reason, "applying waits for room on the disk");
                     // sleep: a disk gives no sign when there is room again.

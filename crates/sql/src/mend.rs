@@ -16,7 +16,7 @@ use std::io;
 use crate::client::set_up;
 use crate::database::create;
 use crate::error::OpenError;
-use crate::ffi::{Conn, Failure, Hooks, OpenMode};
+use crate::ffi::{Conn, Failure, Hooks, OpenMode, WrittenBack};
 use crate::sums::{Damage, Sums};
 use crate::wal::{Files, Marker};
 
@@ -117,7 +117,7 @@ fn write_back(files: &Files) -> Result<(), Ended> {
         set_up(&conn)?;
         let emptied = conn.checkpoint_truncate()?;
         conn.close()?;
-        Ok(emptied)
+        Ok(emptied == WrittenBack::Emptied)
     };
     match run() {
         Ok(true) => Ok(()),

@@ -7,7 +7,8 @@
 //!            update: key as it was, flag u8 (1: the rowid changes) [new rowid], count, (position, old, new) for each column that changed
 //!            key: the rowid, or nothing on insert and delete, or the primary key's values on update
 //! Statement  flags u8 (1 outside a transaction, 2 legacy_alter_table, 4 and foreign_keys), the text
-//! Meta       1 u8, table, rowid, value: the table's row of sqlite_sequence; or 2 u8, table: it has none
+//! Meta       1 u8, table, rowid, value: the table's row of sqlite_sequence; or 2 u8, table: it has none; or 3 u8, table,
+//!            rowid, value: another row of that name, which clients may have made
 //! ```
 //!
 //! Numbers are LEB128 varints, signed ones zigzag; names and texts are a length and bytes; a value is a tag (0 NULL, 1 integer, 2 real in eight bytes big
@@ -19,6 +20,7 @@ use crate::ffi::{RowOp, ValueRef};
 const BY_KEY: u8 = 0x80;
 const META_SEQUENCE: u8 = 1;
 const META_NO_SEQUENCE: u8 = 2;
+const META_ANOTHER_SEQUENCE: u8 = 3;
 /// The flag of a statement that runs outside a transaction.
 pub(crate) const OUTSIDE_TRANSACTION: u8 = 1;
 /// The flag of a statement that was run with `PRAGMA legacy_alter_table=on`.
@@ -32,6 +34,17 @@ pub(crate) type Change<'a> = (usize, ValueRef<'a>, ValueRef<'a>);
 
 /// A row of `sqlite_sequence`: its rowid and its value.
 pub(crate) type SequenceRow<'a> = (i64, ValueRef<'a>);
+
+/// What `sqlite_sequence` holds of a name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sequence<'a> {
+    /// Nothing.
+    None,
+    /// This row, and no other but those that follow.
+    Row(SequenceRow<'a>),
+    /// This row as well.
+    Another(SequenceRow<'a>),
+}
 
 /// One row operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,9 +167,14 @@ pub(crate) fn put_statement(out: &mut Vec<u8>, flags: u8, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a table's row of `sqlite_sequence`, or that there is none.
-pub(crate) fn put_sequence(out: &mut Vec<u8>, name: &str, row: Option<SequenceRow<'_>>) {
-    out.push(if row.is_some() { META_SEQUENCE } else { META_NO_SEQUENCE });
+/// Appends what `sqlite_sequence` holds of a name.
+pub(crate) fn put_sequence(out: &mut Vec<u8>, name: &str, sequence: Sequence<'_>) {
+    let (kind, row) = match sequence {
+        Sequence::None => (META_NO_SEQUENCE, None),
+        Sequence::Row(row) => (META_SEQUENCE, Some(row)),
+        Sequence::Another(row) => (META_ANOTHER_SEQUENCE, Some(row)),
+    };
+    out.push(kind);
     put_bytes(out, name.as_bytes());
     if let Some((rowid, value)) = row {
         put_signed(out, rowid);
@@ -279,13 +297,14 @@ impl<'a> Reader<'a> {
         Ok((flags, std::str::from_utf8(self.0).map_err(|_| Malformed("a text that is not UTF-8"))?))
     }
 
-    /// A table's name and its row of `sqlite_sequence`, if it has one: rowid and value.
-    pub(crate) fn sequence(mut self) -> Result<(&'a str, Option<SequenceRow<'a>>), Malformed> {
+    /// A name and what `sqlite_sequence` holds of it.
+    pub(crate) fn sequence(mut self) -> Result<(&'a str, Sequence<'a>), Malformed> {
         let kind = self.byte()?;
         let name = self.name()?;
         let row = match kind {
-            META_SEQUENCE => Some((self.signed()?, self.value()?)),
-            META_NO_SEQUENCE => None,
+            META_SEQUENCE => Sequence::Row((self.signed()?, self.value()?)),
+            META_ANOTHER_SEQUENCE => Sequence::Another((self.signed()?, self.value()?)),
+            META_NO_SEQUENCE => Sequence::None,
             _ => return Err(Malformed("an unknown kind of meta record")),
         };
         self.end()?;
@@ -379,7 +398,8 @@ mod tests {
         assert_eq!(Reader(&bytes).statement(), Ok((LEGACY_ALTER_TABLE, "ALTER TABLE t RENAME TO u")));
         bytes[0] = 0x40;
         assert!(Reader(&bytes).statement().is_err(), "an unknown flag is not passed over");
-        for row in [None, Some((3, ValueRef::Integer(70)))] {
+        let row = (3, ValueRef::Integer(70));
+        for row in [Sequence::None, Sequence::Row(row), Sequence::Another(row)] {
             let mut bytes = Vec::new();
             put_sequence(&mut bytes, "t", row);
             assert_eq!(Reader(&bytes).sequence(), Ok(("t", row)));

@@ -203,7 +203,7 @@ impl Stream {
         for (name, value) in &self.settings {
             client.hooks().internally(|| client.exec(&format!("PRAGMA {name}={value}"))).map_err(from_failure)?;
         }
-        client.keep_like().map_err(from_failure)?;
+        client.follow_like().map_err(from_failure)?;
         self.client = Some(client);
         Ok(())
     }

@@ -108,6 +108,12 @@ fn find(bytes: &[u8], from: usize, end: &[u8]) -> usize {
     rest.windows(end.len()).position(|window| window == end).map_or(bytes.len(), |at| from + at + end.len())
 }
 
+/// Whether a word (in lower case) stands anywhere in a text, in whatever case: also in a comment or between quotes, for whoever would rather see one too many.
+pub(crate) fn has_word(sql: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$' || !c.is_ascii();
+    sql.split(|c| !is_part(c)).any(|found| found.eq_ignore_ascii_case(word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

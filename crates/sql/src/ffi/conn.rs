@@ -63,6 +63,17 @@ impl From<&Path> for Location {
     }
 }
 
+/// How far a log was written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrittenBack {
+    /// All of it, and it is empty.
+    Emptied,
+    /// Maybe all of it; somebody still reads from it, so that it is not empty.
+    Kept,
+    /// A part: somebody reads an older state.
+    Part,
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenMode {
@@ -347,9 +358,9 @@ impl Conn {
         }
     }
 
-    /// Writes the log back into the database file and empties it. `Ok(false)`: somebody still reads from it.
-    pub(crate) fn checkpoint_truncate(&self) -> Result<bool, Failure> {
-        let (mut log, mut done): (c_int, c_int) = (0, 0);
+    /// Writes the log back into the database file and empties it.
+    pub(crate) fn checkpoint_truncate(&self) -> Result<WrittenBack, Failure> {
+        let (mut log, mut done): (c_int, c_int) = (-1, -1);
         // Whoever reads may read for long; nobody waits for that here.
         self.set_busy_timeout(0);
         // SAFETY: the name is NUL-terminated; both integers live through the call.
@@ -364,8 +375,9 @@ impl Conn {
         };
         self.set_busy_timeout(BUSY_TIMEOUT_MS);
         match code & 0xff {
-            ffi::SQLITE_OK => Ok(true),
-            ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Ok(false),
+            ffi::SQLITE_OK => Ok(WrittenBack::Emptied),
+            ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED if done < log => Ok(WrittenBack::Part),
+            ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED => Ok(WrittenBack::Kept),
             _ => Err(self.failure(code)),
         }
     }

@@ -191,6 +191,8 @@ pub(crate) struct AuthorizerEvent<'a> {
     pub(crate) second: Option<&'a str>,
     /// `main`, `temp`, or none.
     pub(crate) database: Option<&'a str>,
+    /// The trigger or view that it is in.
+    pub(crate) within: Option<&'a str>,
 }
 
 unsafe extern "C" fn authorize(
@@ -199,12 +201,17 @@ unsafe extern "C" fn authorize(
     first: *const c_char,
     second: *const c_char,
     database: *const c_char,
-    _trigger: *const c_char,
+    within: *const c_char,
 ) -> c_int {
     // SAFETY: the context given at installation; the strings are null or NUL-terminated and live through the call.
     let (hooks, event) = unsafe {
-        let event =
-            AuthorizerEvent { action, first: borrowed(first), second: borrowed(second), database: borrowed(database) };
+        let event = AuthorizerEvent {
+            action,
+            first: borrowed(first),
+            second: borrowed(second),
+            database: borrowed(database),
+            within: borrowed(within),
+        };
         (&*context.cast::<Hooks>(), event)
     };
     if hooks.internal.get() {

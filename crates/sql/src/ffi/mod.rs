@@ -18,7 +18,9 @@ mod temporary_space;
 mod tokenizers;
 pub(crate) mod watchdog;
 
-pub(crate) use conn::{BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, compile_option_used, complete_statement};
+pub(crate) use conn::{
+    BUSY_TIMEOUT_MS, Conn, Failure, Location, OpenMode, WrittenBack, compile_option_used, complete_statement,
+};
 pub(crate) use hooks::{AuthorizerEvent, Hooks, RowEvent, RowOp};
 pub(crate) use snapshot::Snapshot;
 pub(crate) use stmt::{Step, Stmt, ValueRef};
