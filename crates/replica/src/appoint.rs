@@ -53,6 +53,7 @@ impl Replica {
             Part::Idle | Part::Candidate { .. } => {
                 let following = Following { leader: lead.leader, stream: None, asking: None, waiting: Vec::new() };
                 self.part = Part::Follower(following);
+                self.answered = false;
                 out.push(Effect::Role(self.role()));
                 self.hear_leader();
                 self.open(out);

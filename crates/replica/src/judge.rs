@@ -141,7 +141,7 @@ impl Replica {
             // A replica that was appointed in an epoch leads or has left it.
             _ if own && self.led == Some(epoch) => Ok(()),
             part => {
-                let promised = own && self.answered == Some(epoch) && *part == Part::Idle;
+                let promised = own && self.answered && *part == Part::Idle;
                 let empty = self.log.last_epoch() < Some(epoch);
                 Unfit::unless(
                     promised && empty,

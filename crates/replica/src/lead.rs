@@ -28,6 +28,7 @@ impl Replica {
             lead.replicas.iter().filter(|peer| **peer != self.me).map(|peer| (*peer, new_peer())).collect();
         let control = matches!(lead.set.rule, CommitRule::Quorum { .. });
         self.led = Some(epoch);
+        self.answered = false;
         self.hears_leader = false;
         self.canvass = None;
         self.part = Part::Leader(Box::new(Leading {

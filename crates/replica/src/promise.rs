@@ -26,7 +26,7 @@ impl Replica {
             return;
         }
         assert_eq!(self.hard.promised, Some(epoch), "the promise is given for the epoch that was asked for");
-        self.answered = Some(epoch);
+        self.answered = true;
         let rank = self.log.rank();
         self.send(from, Body::Promise { ballot, rank }, out);
     }

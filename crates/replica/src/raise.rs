@@ -25,6 +25,7 @@ impl Replica {
         self.hard.promised = Some(epoch);
         self.hard.promised_to = promised_to;
         self.hard.hw_hint = (self.hw, self.hw_epoch);
+        self.answered = false;
         self.canvass = None;
         self.hears_leader = false;
         self.timers.leader_at = self.timers.now;

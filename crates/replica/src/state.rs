@@ -32,8 +32,8 @@ pub struct Replica {
     pub(crate) part: Part,
     /// The greatest epoch this incarnation has led: an epoch is led once.
     pub(crate) led: Option<Epoch>,
-    /// The greatest epoch this incarnation has promised to a coordinator: only there may it be appointed.
-    pub(crate) answered: Option<Epoch>,
+    /// Whether this incarnation has promised the promised epoch to a coordinator and has followed nobody in it: only then may it be appointed there.
+    pub(crate) answered: bool,
     /// The newest stream this incarnation has opened.
     pub(crate) last_stream: StreamId,
     /// Numbers this incarnation's confirmation rounds and questions for a read index.

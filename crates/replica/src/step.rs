@@ -38,7 +38,7 @@ impl Replica {
             applied: 0,
             part: Part::Idle,
             led: None,
-            answered: None,
+            answered: false,
             last_stream: StreamId::before_first_of(incarnation),
             last_question: 0,
             heard_epoch: None,
